@@ -1,5 +1,6 @@
-//! Server-sent events of `/v1/alerts`: `light` with the status light at each change, `transition`
-//! with each change of state, `lagged` with the number of changes that are not sent again.
+//! Server-sent events of `/v1/alerts`: `transition` with each change of state, `light` with the
+//! status light after the last change that is due, `lagged` with the number of changes that are no
+//! longer in memory (`/v1/alerts/history` has them).
 //!
 //! The id of an event is the number of the newest change. A client that reconnects with it gets the
 //! changes since then, of those in memory.
@@ -15,7 +16,7 @@ use crate::history_api::{accepts, entry_json};
 /// Changes that are read at once: a client that does not read holds no more.
 const CHANGES_MAX: usize = 16;
 
-/// Events after a number; without one, the light.
+/// Events after the change with a number; without one, the light.
 pub(crate) fn events(
     board: &AlertBoard,
     query: &RouteQuery,

@@ -2,6 +2,7 @@
 
 use role::json::Json::{self, Integer, List, Null, Object, Text};
 use role::json::{integer, number};
+use role::time_expr::{TIME_SYNTAX, parse_time_parameter};
 use role::{Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec};
 
 use crate::alert_board::AlertBoard;
@@ -9,7 +10,6 @@ use crate::alert_filter::{AlertFilter, MATCHER, SEVERITY, TEXT};
 use crate::alert_selection::fingerprint;
 use crate::history_entry::{HistoryEntry, HistoryEvent};
 use crate::prometheus_api::map_json;
-use crate::time_parameter::parse_time;
 
 /// Changes in a response, if the request sets no limit, and at most.
 const LIMIT: usize = 100;
@@ -25,15 +25,18 @@ pub(crate) static HISTORY: RouteSpec = RouteSpec {
         MATCHER,
         Parameter::text(
             "event",
-            "pending, ended (pending, and did not fire), firing, severity, resolved, unknown, \
-             known, acknowledged or unacknowledged; default: all",
+            "pending, ended (pending, and did not fire), firing, severity, resolved, unknown (no \
+             data), known (data again), acknowledged or unacknowledged; default: all",
         )
         .many(),
         SEVERITY,
         Parameter::text("from", "earliest time; default: no limit"),
         Parameter::text("to", "latest time; default: no limit"),
         Parameter::integer("limit", "number of changes, at most 1000; default: 100"),
-        Parameter::integer("before", "number of a change: those before it; next of a response"),
+        Parameter::integer(
+            "before",
+            "changes with a smaller number: next of the previous response; default: all",
+        ),
     ],
     format: RouteFormat::Json,
 };
@@ -62,9 +65,9 @@ impl HistorySearch {
         };
         let time = |name: &str, default: i64| match query.get(name) {
             None => Ok(default),
-            Some(text) => parse_time(text, now_ns).ok_or_else(|| {
-                invalid(name, text, "a time such as 2026-11-09T12:30:00Z, now or -2h")
-            }),
+            Some(text) => {
+                parse_time_parameter(text, now_ns).ok_or_else(|| invalid(name, text, TIME_SYNTAX))
+            }
         };
         let events = query.all("event").filter(|name| !name.is_empty());
         Ok(HistorySearch {

@@ -76,7 +76,6 @@ mod state_file;
 mod store_evaluator;
 mod submitted_alerts;
 mod submitted_received_alerts;
-mod time_parameter;
 mod unmatched_rules;
 mod worker_control;
 

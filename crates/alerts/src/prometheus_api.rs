@@ -27,7 +27,7 @@ pub(crate) static RULES: RouteSpec = RouteSpec {
         Parameter::text("rule_group[]", "name of a group; default: all").many(),
         Parameter::text("file[]", "name of a file; default: all").many(),
         Parameter::text("match[]", "selector on the labels of rules; default: all").many(),
-        Parameter::flag("exclude_alerts", "whether rules have no alerts; default: false"),
+        Parameter::flag("exclude_alerts", "true: without the alerts of each rule; default: false"),
         Parameter::integer("group_limit", "maximum number of groups; default: all"),
         Parameter::text("group_next_token", "groupNextToken of the response before"),
     ],
@@ -57,7 +57,7 @@ struct RuleFilter<'a> {
     files: Vec<&'a str>,
     /// A rule matches one of the selectors.
     selectors: Vec<Vec<Matcher>>,
-    has_alerts: bool,
+    includes_alerts: bool,
 }
 
 impl<'a> RuleFilter<'a> {
@@ -68,7 +68,7 @@ impl<'a> RuleFilter<'a> {
             Some("record") => Some(false),
             Some(other) => return Err(invalid("type", other, "alert or record")),
         };
-        let has_alerts = match query.get("exclude_alerts") {
+        let includes_alerts = match query.get("exclude_alerts") {
             None | Some("false" | "0") => true,
             Some("true" | "1") => false,
             Some(other) => return Err(invalid("exclude_alerts", other, "true or false")),
@@ -80,7 +80,7 @@ impl<'a> RuleFilter<'a> {
             groups: query.all("rule_group[]").collect(),
             files: query.all("file[]").collect(),
             selectors,
-            has_alerts,
+            includes_alerts,
         })
     }
 
@@ -129,7 +129,7 @@ pub(crate) fn rules(state: &BoardState, query: &RouteQuery) -> Result<Json, Rout
         let rules: Vec<Json> = (report.group.rules().iter().enumerate())
             .filter(|(_, rule)| filter.accepts_rule(rule))
             .map(|(index, rule)| {
-                let mut fields = rule_fields(report, index, rule, filter.has_alerts);
+                let mut fields = rule_fields(report, index, rule, filter.includes_alerts);
                 let warning = match report.group.file() {
                     SLO_ALERT_FILE => slo_warning(state, report.group.name()),
                     file => warnings.text(file, rule.rule().position),
@@ -190,7 +190,7 @@ fn group_json(report: &GroupReport, rules: Vec<Json>) -> Json {
     ])
 }
 
-/// Warnings of rules by place.
+/// Warnings of rules by file and position in it.
 struct RuleWarnings<'a>(BTreeMap<(&'a str, FilePosition), Vec<&'a str>>);
 
 impl<'a> RuleWarnings<'a> {
@@ -212,7 +212,7 @@ fn rule_fields(
     report: &GroupReport,
     index: usize,
     rule: &EvaluatedRule,
-    has_alerts: bool,
+    includes_alerts: bool,
 ) -> Vec<(&'static str, Json)> {
     let definition = rule.rule();
     let mut fields = Vec::new();
@@ -238,7 +238,7 @@ fn rule_fields(
                 Object(vec![("threshold", text(&**threshold)), ("selector", text(&**selector))]),
             )
         }));
-        if has_alerts {
+        if includes_alerts {
             let alerts = rule.alerts().alerts();
             let active = alerts.filter(|(_, alert)| alert.state != AlertState::Inactive);
             let alerts = active.map(|(labels, alert)| alert_json(labels, alert)).collect();

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use query::QueryContext;
 use role::json::Json::{self, Integer, List, Null, Object, Text};
 use role::json::integer;
+use role::time_expr::{TIME_SYNTAX, parse_time_parameter};
 use role::{Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec};
 use rules::slo::{Objective, Quantity, ReportRange};
 use store::{DAY, HOUR};
@@ -12,7 +13,6 @@ use store::{DAY, HOUR};
 use crate::alert_board::AlertBoard;
 use crate::slo_json::{report_fields, slo_fields};
 use crate::slo_service::{SloService, SloStatus};
-use crate::time_parameter::parse_time;
 
 /// Default length of a history.
 const RANGE_NS: i64 = 30 * DAY;
@@ -23,8 +23,8 @@ const RANGE_MAX_NS: i64 = 400 * DAY;
 pub(crate) static SLOS: RouteSpec = RouteSpec {
     name: "slos",
     path: "/v1/slos",
-    about: "Service level objectives with their error budgets, the one with the least budget left \
-            first.",
+    about: "Service level objectives with their error budgets: unknown budgets first, then the \
+            least budget left.",
     parameters: &[],
     format: RouteFormat::Json,
 };
@@ -33,7 +33,7 @@ pub(crate) static SLOS: RouteSpec = RouteSpec {
 pub(crate) static SLO: RouteSpec = RouteSpec {
     name: "slo",
     path: "/v1/slo",
-    about: "Budget of a service level objective over time, affected events by day, and what other \
+    about: "Budget of a service level objective over time, bad events by day, and what other \
             thresholds would have attained.",
     parameters: &[
         Parameter::text("name", "name of the SLO").required(),
@@ -122,9 +122,9 @@ pub(crate) fn slo(
 fn range(query: &RouteQuery, now_ns: i64) -> Result<ReportRange, RouteError> {
     let time = |key: &str, default: i64| match query.get(key) {
         None => Ok(default),
-        Some(text) => parse_time(text, now_ns).ok_or_else(|| {
-            invalid(key, text, "a time such as 2026-11-09T12:30:00Z, now, -2h or nanoseconds (1ns)")
-        }),
+        Some(text) => {
+            parse_time_parameter(text, now_ns).ok_or_else(|| invalid(key, text, TIME_SYNTAX))
+        }
     };
     let to_ns = time("to", now_ns)?.min(now_ns);
     let from_ns = time("from", to_ns.saturating_sub(RANGE_NS))?;

@@ -11,6 +11,7 @@ use decode::SeriesSink as _;
 use http::StatusCode;
 use intake::SeriesKeyEncoding;
 use model::{Sample, SampleValue, Selector, Series, SeriesKind, selector};
+use role::time_expr::{self, TIME_SYNTAX};
 use serde_json::Value as JsonValue;
 use store::ReadView;
 
@@ -24,7 +25,6 @@ use crate::json::Json::{self, Bool, Integer, List, Object, Text};
 use crate::json::integer;
 use crate::parameters::Parameters;
 use crate::route::{ApiRoute, JSON, Parameter, SELECTOR, TIMEOUT};
-use crate::time_expr::{self, TIME_SYNTAX};
 use crate::token::Scope;
 use report::document;
 

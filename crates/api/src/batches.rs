@@ -30,7 +30,7 @@ use crate::body::BodyLimits;
 use crate::context::Context;
 use crate::error_response::ErrorResponse;
 use crate::ingest::decompress_zstd;
-use crate::ingest::ingest_request::{earlier_producer, scoped_producer};
+use crate::ingest::ingest_request::{legacy_producer, scoped_producer};
 use crate::route::{ApiRoute, JSON};
 
 /// Hash context that separates producer numbers of agents' journals from others. It must not
@@ -91,7 +91,7 @@ async fn handle_batches(
         let _ = tokio::time::timeout(IMPORT_WAIT_MAX, wait_for_flush(&context.intake)).await;
     }
     let permit = permits.acquire().await.expect("BUG: the semaphore is never closed");
-    // Producer numbers are scoped by token: the same journal with another token is another
+    // Producer ids are scoped by token: the same journal with another token is another
     // producer.
     let client = parts.extensions.get::<Principal>().and_then(|client| client.name.clone());
     let intake = Arc::clone(&context.intake);
@@ -215,20 +215,20 @@ fn append_batches(
     let request = ForwardRequest::decode(bytes)
         .map_err(|error| ErrorResponse::bad_request(format!("invalid forward request: {error}")))?;
     let (producer, epoch) = request.producer_and_epoch();
-    // Keys of version 0.1.0 are stored under its producer numbers, and batches accepted under these
-    // numbers are duplicates.
-    let earlier = client.map_or(producer, |client| earlier_producer(PRODUCERS, client, producer));
+    // Keys of version 0.1.0 are stored under its producer ids, and batches accepted under these ids
+    // are duplicates.
+    let legacy = client.map_or(producer, |client| legacy_producer(PRODUCERS, client, producer));
     let producer = scoped_producer(PRODUCERS, client.unwrap_or_default(), producer, None);
     if seal.is_some_and(|seal| !verify_signature(bytes, &seal.key, &seal.signature)) {
         let what =
             "cannot accept the request: the signature does not match body and key; send it again";
         return Err(ErrorResponse::new(StatusCode::FORBIDDEN, what));
     }
-    intake.check_key(producer, earlier, agent, seal.map(|seal| &seal.key))?;
+    intake.check_key(producer, legacy, agent, seal.map(|seal| &seal.key))?;
     let mut answer = ForwardOutcome::default();
     if request.entries.is_empty() {
         // The sender asks where to continue.
-        let found = [producer, earlier].map(|producer| intake.find_last_sequence(producer, epoch));
+        let found = [producer, legacy].map(|producer| intake.find_last_sequence(producer, epoch));
         for found in found {
             if let Some((last, pending_ack)) =
                 found?.filter(|found| Some(found.0) > answer.accepted)
@@ -239,8 +239,8 @@ fn append_batches(
     }
     for &(sequence, batch) in &request.entries {
         let identity = BatchIdentity { producer, epoch, sequence };
-        let earlier = BatchIdentity { producer: earlier, ..identity };
-        match append_batch(intake, agent, (identity, earlier), batch) {
+        let legacy_identity = BatchIdentity { producer: legacy, ..identity };
+        match append_batch(intake, agent, (identity, legacy_identity), batch) {
             Ok(pending_ack) => {
                 match pending_ack.is_duplicate() {
                     true => answer.duplicates += 1,
@@ -261,12 +261,12 @@ fn append_batches(
 fn append_batch(
     intake: &Intake,
     agent: &str,
-    (identity, earlier): (BatchIdentity, BatchIdentity),
+    (identity, legacy_identity): (BatchIdentity, BatchIdentity),
     batch: &[u8],
 ) -> Result<PendingAck, ErrorResponse> {
     let refuse = |error: model::Error| ErrorResponse::bad_request(error.to_string());
     let batch = Batch::decode(batch.to_owned()).map_err(refuse)?;
-    if let Some(pending_ack) = intake.find_duplicate(earlier)? {
+    if let Some(pending_ack) = intake.find_duplicate(legacy_identity)? {
         return Ok(pending_ack);
     }
     // Here all series of the agent are of one producer; its gaps name producers of its own.

@@ -53,7 +53,6 @@ mod stream;
 #[cfg(test)]
 mod test_server;
 mod texts;
-pub mod time_expr;
 mod token;
 mod ttl_cache;
 mod unitless;

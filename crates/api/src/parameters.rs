@@ -10,10 +10,10 @@ use axum::extract::{FromRequest, Request};
 use http::header;
 use model::Selector;
 use model::selector::REGEXES_MAX;
+use role::time_expr::{self, DURATION_SYNTAX, TIME_SYNTAX};
 
 use crate::api_error::ApiError;
 use crate::route::Parameter;
-use crate::time_expr::{self, DURATION_SYNTAX, TIME_SYNTAX};
 
 /// Maximum form size in bytes: expressions have up to 256 KiB, and escaping may triple this.
 const FORM_BYTES_MAX: usize = 1 << 20;

@@ -1,5 +1,5 @@
-//! C structures, all valid when zeroed. `tests/it/header.rs` writes them to the header, with their
-//! comments.
+//! C structures; handles, operations and tags are valid when zeroed. `tests/it/header.rs` writes
+//! them to the header, with their comments.
 
 use std::ffi::c_char;
 

@@ -224,8 +224,8 @@ impl Intake {
 
     /// A pending acknowledgement, if the batch was accepted under the identity that its sender had
     /// in an earlier version.
-    pub fn find_duplicate(&self, earlier: BatchIdentity) -> Result<Option<PendingAck>> {
-        match self.shared.target.has_taken(earlier)? {
+    pub fn find_duplicate(&self, legacy_identity: BatchIdentity) -> Result<Option<PendingAck>> {
+        match self.shared.target.has_taken(legacy_identity)? {
             true => Ok(Some(self.shared.repeated())),
             false => Ok(None),
         }
@@ -259,15 +259,15 @@ impl Intake {
 
     /// Whether the owner of a key may send as a producer (trust on first use): the first key shown
     /// is bound; until then no key is required. The caller has verified that the sender owns the
-    /// key. `earlier` is the producer's number up to version 0.1.0.
+    /// key. `legacy_producer` is the producer's id of version 0.1.0.
     pub fn check_key(
         &self,
         producer: u64,
-        earlier: u64,
+        legacy_producer: u64,
         name: &str,
         key: Option<&ProducerKey>,
     ) -> Result<()> {
-        self.shared.check_key(producer, earlier, name, key)
+        self.shared.check_key(producer, legacy_producer, name, key)
     }
 
     /// The canonical key of a series by its id in the store. `None` without a store.

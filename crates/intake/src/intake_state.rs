@@ -278,12 +278,12 @@ impl IntakeState {
     pub(crate) fn check_key(
         &self,
         producer: u64,
-        earlier: u64,
+        legacy_producer: u64,
         name: &str,
         key: Option<&ProducerKey>,
     ) -> Result<()> {
         let now = (self.settings.clock)();
-        match self.known_keys.check(producer, earlier, name, key, now) {
+        match self.known_keys.check(producer, legacy_producer, name, key, now) {
             Ok(KeyCheck::Match | KeyCheck::New) => Ok(()),
             Ok(KeyCheck::Replaced(evicted)) => {
                 self.add_audit_warning(format!(

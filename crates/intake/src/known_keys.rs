@@ -1,15 +1,16 @@
 //! Known producer keys (trust on first use).
 //!
-//! A file in the journal's directory, with a line for each producer: its number, its key in hex,
-//! the time in ns since the Unix epoch at which the key was first shown, and its name. The file is
+//! A file in the journal's directory, with a line for each producer: its id, its key in hex, the
+//! time in ns since the Unix epoch at which the key was first shown, and its name. The file is
 //! replaced atomically and durably before the first batch under a key is accepted. An operator may
 //! remove a line while topdeck is stopped: the next key shown is then bound.
 //!
-//! The upper bits of a producer's number are its origin ([`journal::producer_origin`]): an origin
-//! is a party that can invent producers. In a full file a producer of an origin with fewer keys
-//! replaces the producer of the largest origin that was bound last. A client that invents producers
-//! thus evicts no agent of another token, and keys bound before the flood stay bound. Lines of
-//! version 0.1.0 have numbers without an origin; each counts as its own origin.
+//! The upper bits of a producer's id are its origin ([`journal::producer_origin`]): an origin is a
+//! party that can invent producers. In a full file a producer replaces the one of the largest
+//! origin that was bound last, if its own origin has fewer keys than that even with this one. A
+//! client that invents producers thus evicts no agent of another token, and keys bound before the
+//! flood stay bound. Lines of version 0.1.0 have ids without an origin; each counts as its own
+//! origin.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -87,18 +88,19 @@ impl KnownKeys {
     }
 
     /// Compares a producer's key with its first one, and binds a first key, durably. A producer
-    /// that has shown no key may continue without one. `earlier` is its number up to version 0.1.0,
-    /// under which it may be known.
+    /// that has shown no key may continue without one. `legacy_producer` is its id of version
+    /// 0.1.0, under which it may be known.
     pub(crate) fn check(
         &self,
         producer: u64,
-        earlier: u64,
+        legacy_producer: u64,
         name: &str,
         claimed_key: Option<&ProducerKey>,
         now: i64,
     ) -> Result<KeyCheck> {
         let mut keys = self.lock_keys();
-        let known = [producer, earlier].into_iter().find_map(|id| Some((id, keys.get(&id)?)));
+        let ids = [producer, legacy_producer];
+        let known = ids.into_iter().find_map(|id| Some((id, keys.get(&id)?)));
         if let Some((id, known)) = known {
             // The key is public: comparison time leaks nothing.
             return match claimed_key == Some(&known.key) {

@@ -1,4 +1,4 @@
-//! Self metrics: counters, gauges and latency histograms; stored like any other metric.
+//! Own metrics: counters, gauges and latency histograms; stored like any other metric.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,8 @@ use model::{Sample, SampleValue, Series, SeriesKind};
 
 use decode::SeriesSink;
 
-/// A monotonic counter. An increment is one atomic addition; a plain one if it is published.
+/// A monotonic counter. An increment is an atomic addition, and a plain one in shared memory if it
+/// is published.
 #[derive(Clone, Debug, Default)]
 pub struct EventCounter {
     count: Arc<AtomicU64>,
@@ -50,7 +51,7 @@ impl LatencyHistogram {
     }
 }
 
-/// Registry of self metrics (instruments by name and labels).
+/// Registry of own metrics (instruments by name and labels).
 #[derive(Default)]
 pub struct Meter {
     entries: Mutex<Vec<MeterEntry>>,
@@ -90,7 +91,7 @@ pub struct MetricSnapshot {
     pub value: SnapshotValue,
 }
 
-/// Value of a self metric.
+/// Value of an own metric.
 #[derive(Clone, Debug)]
 pub enum SnapshotValue {
     /// Value since the start of the process.

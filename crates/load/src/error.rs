@@ -37,6 +37,17 @@ pub enum Error {
         /// Hard limit.
         allowed: u64,
     },
+    /// RLIMIT_NOFILE is too low, and the system does not permit to raise it.
+    #[error(
+        "cannot raise the limit of open files to {required}: {cause}; reduce --max-connections, \
+         or raise the limit with ulimit -n"
+    )]
+    FileLimit {
+        /// Files needed.
+        required: usize,
+        /// Cause.
+        cause: std::io::Error,
+    },
     /// A program cannot be executed.
     #[error("cannot start the command {name:?}: {cause}")]
     Program {

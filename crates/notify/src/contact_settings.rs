@@ -1,7 +1,7 @@
 //! Settings of contacts: the `[[contact]]` tables of a settings file.
 //!
-//! A table has common keys (`name`, `kind`, times, `failover`) and the keys of its kind. A problem
-//! has the byte of the file at which it is; contacts without problems are usable.
+//! A table has common keys (`name`, `kind`, times, `failover`) and the keys of its kind. All
+//! problems are collected, each with its byte of the file; any of them rejects the settings.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -63,7 +63,8 @@ struct CommonSettings {
     text: Option<String>,
 }
 
-/// Reads all `[[contact]]` tables of a file. Contacts with a problem are left out.
+/// Reads all `[[contact]]` tables of a file. Contacts beside problems are only for checks of names
+/// in other tables.
 pub fn read_contacts(root: &DeTable<'_>) -> (Vec<ConfiguredContact>, Vec<NotifyProblem>) {
     let (mut contacts, mut problems) = (Vec::new(), Vec::new());
     let mut positions: BTreeMap<String, usize> = BTreeMap::new();
@@ -150,7 +151,7 @@ fn read_contact(value: &Spanned<DeValue<'_>>) -> Result<ConfiguredContact, Vec<N
     let mut keys = KeyProblems::default();
     let name = &common.name;
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
-        keys.add("name", "invalid name; expected 1 to 64 printable bytes");
+        keys.add("name", "invalid name; expected 1 to 64 bytes without control characters");
     }
     let max_retry_interval = common.max_retry_interval.map(|text| text.0);
     if max_retry_interval.is_some_and(|interval| !RETRY_INTERVAL_RANGE.contains(&interval)) {
@@ -209,7 +210,7 @@ mod tests {
     const PAGER: &str = "[[contact]]\nname = 'p'\nkind = 'pagerduty'\nrouting_key = 'r'\n";
 
     #[test]
-    fn each_problem_has_its_line_and_the_other_contacts_go_on() {
+    fn each_problem_has_its_line_and_the_other_contacts_are_read() {
         let text = "\
 [[contact]]
 name = 'hook'

@@ -12,6 +12,7 @@ mod roles;
 mod route;
 mod route_events;
 pub mod settings;
+pub mod time_expr;
 mod write_route;
 
 pub use role::{

@@ -1,4 +1,4 @@
-//! `topdeck cat`: all metrics of a running or exited process.
+//! `topdeck cat`: all metrics of a running or ended process.
 
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ pub(crate) struct Options {
     #[arg(value_name = "PROCESS")]
     process: String,
 
-    /// Only these metrics; * is a wildcard, as in 'cache_*' or 'took{*route=\"home\"*}'
+    /// Only these metrics; * is a wildcard, as in 'cache_*' or 'took{*route="home"*}'
     #[arg(value_name = "METRIC")]
     metrics: Vec<String>,
 

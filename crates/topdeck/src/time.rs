@@ -1,8 +1,8 @@
-//! Times and durations of the command line: [`api::time_expr`] with messages for invalid input. All
-//! times are UTC, in nanoseconds since the Unix epoch.
+//! Times and durations of the command line: [`role::time_expr`] with messages for invalid input.
+//! All times are UTC, in nanoseconds since the Unix epoch.
 
-use api::time_expr;
-pub(crate) use api::time_expr::TimeExpr;
+use role::time_expr;
+pub(crate) use role::time_expr::TimeExpr;
 
 /// `2026-11-09`, `2026-11-09T12:30:00.5Z`, `2026-11-09 12:30:00+02:00`, `now`, `-2h`.
 pub(crate) fn parse_time(text: &str) -> Result<TimeExpr, String> {

@@ -136,8 +136,8 @@ struct SenderIdentity {
     identity: BatchIdentity,
     /// Maximum jump of the sequence.
     jump_max: u64,
-    /// The identity up to version 0.1.0.
-    earlier: Option<BatchIdentity>,
+    /// The identity of version 0.1.0.
+    legacy_identity: Option<BatchIdentity>,
 }
 
 /// The sender's secret: without it no other sender can use the names of its producers.
@@ -184,7 +184,7 @@ fn parse_identity(
         } else {
             UNAUTHENTICATED_SEQUENCE_JUMP_MAX
         },
-        earlier: secret.is_none().then(|| of(earlier_producer(PRODUCERS, client, producer))),
+        legacy_identity: secret.is_none().then(|| of(legacy_producer(PRODUCERS, client, producer))),
     })
 }
 
@@ -207,8 +207,8 @@ pub(crate) fn scoped_producer(
     journal::with_origin(origin, hash_to_u64(&hash))
 }
 
-/// The producer's ID up to version 0.1.0: batches accepted under it are duplicates.
-pub(crate) fn earlier_producer(context: &'static str, client: &str, producer: u64) -> u64 {
+/// The producer's ID in version 0.1.0: batches accepted under it are duplicates.
+pub(crate) fn legacy_producer(context: &'static str, client: &str, producer: u64) -> u64 {
     let mut hash = blake3::Hasher::new_derive_key(context);
     hash.update(client.as_bytes());
     hash_to_u64(hash.update(&producer.to_le_bytes()))
@@ -335,8 +335,9 @@ impl IngestRequest {
             return Ok(None);
         }
         match source {
-            BatchSource::Named(SenderIdentity { identity, jump_max, earlier }, name) => {
-                let repeat = earlier.map(|earlier| intake.find_duplicate(earlier)).transpose()?;
+            BatchSource::Named(SenderIdentity { identity, jump_max, legacy_identity }, name) => {
+                let repeat =
+                    legacy_identity.map(|legacy| intake.find_duplicate(legacy)).transpose()?;
                 match repeat.flatten() {
                     Some(pending_ack) => Ok(Some(pending_ack)),
                     None => {

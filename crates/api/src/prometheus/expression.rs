@@ -59,7 +59,7 @@ pub(super) async fn range_query(
     let parameters = parameters?;
     let now = context.intake.now();
     let timestamp = |name: &str| {
-        parameters.required(name, crate::time_expr::TIME_SYNTAX)?;
+        parameters.required(name, role::time_expr::TIME_SYNTAX)?;
         Ok::<_, ApiError>(millis(parameters.time(name, now)?.unwrap_or(now)))
     };
     let (start, end) = (timestamp("start")?, timestamp("end")?);
@@ -67,7 +67,7 @@ pub(super) async fn range_query(
         let what = "invalid parameter \"end\": end timestamp must not be before start time";
         return Err(ApiError::BadRequest(what.to_owned()).into());
     }
-    parameters.required("step", crate::time_expr::DURATION_SYNTAX)?;
+    parameters.required("step", role::time_expr::DURATION_SYNTAX)?;
     let step = match parameters.duration("step")? {
         Some(step) if step >= MS => millis(step),
         _ => {

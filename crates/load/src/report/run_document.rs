@@ -155,7 +155,7 @@ fn counts_json(tally: &Tally) -> Json {
 
 fn files(files: &crate::FileLimits) -> Json {
     Object(vec![
-        ("needed", integer(files.needed)),
+        ("needed", integer(files.required)),
         ("soft_limit", files.soft_limit.map_or(Null, integer)),
         ("hard_limit", files.hard_limit.map_or(Null, integer)),
     ])

@@ -154,7 +154,7 @@ pub(crate) fn facts(run: &RunResult, plan: &RunPlan) -> Vec<(&'static str, Strin
             "open files",
             format!(
                 "up to {} needed, soft limit {}, hard limit {}",
-                count(run.files.needed),
+                count(run.files.required),
                 limit(run.files.soft_limit),
                 limit(run.files.hard_limit)
             ),

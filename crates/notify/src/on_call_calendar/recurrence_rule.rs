@@ -16,7 +16,7 @@ use super::event_time::{EventTime, EventTimeFormat};
 const COUNT_MAX: u32 = 5_000;
 /// Largest INTERVAL.
 const INTERVAL_MAX: i64 = 10_000;
-/// More days than the calendar has.
+/// More days than the years 0 to 9999 have.
 const DAYS_MAX: i64 = 4_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

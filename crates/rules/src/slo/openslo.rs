@@ -8,6 +8,7 @@
 //! github.com/OpenSLO/OpenSLO, version 1.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use super::{Slo, SloDraft};
@@ -22,8 +23,8 @@ const VERSION: &str = "openslo/v1";
 /// Objects of a file.
 struct SloFileReader {
     problems: ProblemList,
-    /// Specs of SLIs by name.
-    indicators: BTreeMap<String, Arc<YamlNode>>,
+    /// Specs of SLIs by name; `None` if several have the name.
+    indicators: BTreeMap<String, Option<Arc<YamlNode>>>,
     slos: Vec<Slo>,
 }
 
@@ -119,6 +120,7 @@ impl SloFileReader {
             return None;
         };
         let known = ["name", "displayName", "labels", "annotations"];
+        let name_position = child(&metadata, "name").map_or(root.position, |name| name.position);
         let metadata = Fields::read(&mut self.problems, &metadata, "metadata", &known)
             .map(|fields| self.header(&fields, root))?;
         let Some(spec) = spec else {
@@ -126,10 +128,21 @@ impl SloFileReader {
             return None;
         };
         if kind == "SLI" {
-            self.indicators.insert(metadata.name, spec);
+            self.indicator_spec(metadata.name, name_position, spec);
             return None;
         }
         Some((metadata, spec))
+    }
+
+    fn indicator_spec(&mut self, name: String, position: FilePosition, spec: Arc<YamlNode>) {
+        match self.indicators.entry(name) {
+            Entry::Vacant(new) => drop(new.insert(Some(spec))),
+            Entry::Occupied(mut known) => {
+                let message = format!("SLI {:?} repeated; rename it", known.key());
+                self.problems.error(position, message);
+                known.insert(None);
+            }
+        }
     }
 
     fn header(&mut self, fields: &Fields<'_>, root: &YamlNode) -> SloHeader {
@@ -182,7 +195,8 @@ impl SloFileReader {
             return;
         };
         if indicator.selector.is_some() && objectives.len() > 1 {
-            let message = "a thresholdMetric has one objective";
+            let message = "an SLO with a thresholdMetric has one objective in topdeck; write an \
+                           SLO for each";
             self.problems.error(fields.position("objectives"), message);
             return;
         }
@@ -202,9 +216,9 @@ impl SloFileReader {
     fn time_window(&mut self, fields: &Fields<'_>, header: &mut SloHeader) {
         let windows = fields.list(&mut self.problems, "timeWindow").to_vec();
         let [window] = &windows[..] else {
-            if windows.len() > 1 {
-                self.problems.error(fields.position("timeWindow"), "timeWindow has one item");
-            }
+            let found = windows.len();
+            let message = format!("timeWindow: found {found} items, expected 1");
+            self.problems.error(fields.position("timeWindow"), message);
             return;
         };
         let keys = ["duration", "isRolling", "calendar"];
@@ -213,15 +227,20 @@ impl SloFileReader {
             return;
         };
         let duration = window_fields.text(&mut self.problems, "duration").unwrap_or_default();
+        let rolling = window_fields.text(&mut self.problems, "isRolling");
+        let is_rolling = rolling.as_deref() == Some("true");
         let Some(calendar) = child(window, "calendar") else {
-            let rolling = window_fields.text(&mut self.problems, "isRolling");
-            if rolling.as_deref() != Some("true") {
-                let message = "a timeWindow without calendar has isRolling: true";
+            if !is_rolling {
+                let message = "timeWindow without a calendar needs isRolling: true";
                 self.problems.error(window.position, message);
             }
             header.period = Some(duration);
             return;
         };
+        if is_rolling {
+            let message = "timeWindow needs either isRolling: true or a calendar";
+            self.problems.error(window_fields.value_position("isRolling"), message);
+        }
         let unit = match duration.as_str() {
             "1M" => "month",
             "1Q" => "quarter",
@@ -255,7 +274,12 @@ impl SloFileReader {
         let spec = match (inline, reference) {
             (Some(inline), None) => inline,
             (None, Some(name)) => match self.indicators.get(&name) {
-                Some(spec) => Arc::clone(spec),
+                Some(Some(spec)) => Arc::clone(spec),
+                Some(None) => {
+                    let message = format!("indicatorRef: several SLIs are named {name:?}");
+                    self.problems.error(fields.value_position("indicatorRef"), message);
+                    return None;
+                }
                 None => {
                     let message = format!("indicatorRef: no SLI {name:?} in this file");
                     self.problems.error(fields.value_position("indicatorRef"), message);
@@ -317,11 +341,15 @@ impl SloFileReader {
         let fields = Fields::read(&mut self.problems, &spec, "spec of metricSource", &keys)?;
         let threshold = fields.text(&mut self.problems, "threshold");
         let selector = fields.text(&mut self.problems, "selector");
-        let selector = selector.or_else(|| fields.text(&mut self.problems, "query"));
-        if selector.is_none() {
-            self.problems.error(spec.position, "spec of metricSource needs a selector or a query");
+        let query = fields.text(&mut self.problems, "query");
+        match (selector, query) {
+            (Some(selector), None) | (None, Some(selector)) => Some((selector, threshold)),
+            _ => {
+                let message = "spec of metricSource needs either a selector or a query";
+                self.problems.error(spec.position, message);
+                None
+            }
         }
-        selector.map(|selector| (selector, threshold))
     }
 
     fn objective(
@@ -391,8 +419,8 @@ fn is_calendar_start(unit: &str, text: &str) -> bool {
     let Ok(time) = text.trim().replacen(' ', "T", 1).parse::<jiff::civil::DateTime>() else {
         return false;
     };
-    let is_midnight = time.time() == jiff::civil::Time::midnight() && time.day() == 1;
-    is_midnight
+    let is_month_start = time.time() == jiff::civil::Time::midnight() && time.day() == 1;
+    is_month_start
         && match unit {
             "quarter" => time.month() % 3 == 1,
             "year" => time.month() == 1,
@@ -505,6 +533,34 @@ spec:
         check(RATIO, "indicatorRef: errors", "indicatorRef: x", "15:17: indicatorRef: no SLI");
         check(RATIO, "01-01 00", "01-01 12", "18:27: startTime");
         check(RATIO, "1M", "2M", "17:15: duration: found \"2M\"");
+        check(THRESHOLD, "isRolling: true", "isRolling: false", "21:5: timeWindow without a");
+    }
+
+    #[test]
+    fn nothing_is_overridden_silently() {
+        let window = "  timeWindow:\n  - duration: 28d\n    isRolling: true\n";
+        check(THRESHOLD, window, "", "9:3: timeWindow: found 0 items, expected 1");
+        let two = format!("{window}  - duration: 7d\n    isRolling: true\n");
+        check(THRESHOLD, window, &two, "20:3: timeWindow: found 2 items, expected 1");
+        let both = "isRolling: true\n    calendar: {startTime";
+        let expected = "18:16: timeWindow needs either isRolling: true or a calendar";
+        check(RATIO, "calendar: {startTime", both, expected);
+        let both = "query: latency\n            threshold: 250ms";
+        check(THRESHOLD, "threshold: 250ms", both, "18:13: spec of metricSource needs either");
+        let objectives = "  - {op: lte, targetPercent: 99}\n  - op: lte\n";
+        let expected = "24:3: an SLO with a thresholdMetric has one objective in topdeck";
+        check(THRESHOLD, "  - op: lte\n", objectives, expected);
+    }
+
+    #[test]
+    fn an_slo_of_a_repeated_sli_is_not_used() {
+        let indicator = RATIO.split_once("---\n").expect("two documents").0;
+        let (slos, problems) = parse_openslo("a.yaml", &format!("{indicator}---\n{RATIO}"));
+        assert_eq!(slos, []);
+        let found: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("SLI \"errors\" repeated; rename it"), "{found:?}");
+        assert!(found[1].contains("indicatorRef: several SLIs are named \"errors\""), "{found:?}");
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub fn report() -> RunReport {
         is_interrupted: false,
         stalls: vec![(1_000 * MS, 1_030 * MS)],
         first_errors,
-        files: crate::FileLimits { needed: 10_064, soft_limit: Some(20_000), hard_limit: None },
+        files: crate::FileLimits { required: 10_064, soft_limit: Some(20_000), hard_limit: None },
         invalid_reasons: vec![reason],
     };
     let machine = MachineInfo {

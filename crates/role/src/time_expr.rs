@@ -13,10 +13,10 @@ use jiff::civil::DateTime;
 use jiff::{Timestamp, tz::TimeZone};
 
 /// Time syntax of request parameters.
-pub(crate) const TIME_SYNTAX: &str = "a time such as 2026-11-09T12:30:00Z, Unix seconds, \
+pub const TIME_SYNTAX: &str = "a time such as 2026-11-09T12:30:00Z, Unix seconds, \
                                       nanoseconds as 1794225600000000000ns, now or -2h";
 /// Duration syntax of request parameters.
-pub(crate) const DURATION_SYNTAX: &str = "a duration such as 30s, 5m, 1h30m or 250ms, or seconds";
+pub const DURATION_SYNTAX: &str = "a duration such as 30s, 5m, 1h30m or 250ms, or seconds";
 
 const SECOND: f64 = 1e9;
 
@@ -72,8 +72,8 @@ fn parse_date_time(text: &str) -> Option<i64> {
     time.filter(|_| dashed).and_then(|time| i64::try_from(time.as_nanosecond()).ok())
 }
 
-/// Parses a time of a request parameter.
-pub(crate) fn parse_time_parameter(text: &str, now: i64) -> Option<i64> {
+/// Parses a time of a request parameter, in nanoseconds since the Unix epoch.
+pub fn parse_time_parameter(text: &str, now: i64) -> Option<i64> {
     parse_unix_seconds(text.trim())
         .or_else(|| TimeExpr::parse(text).map(|timestamp| timestamp.to_unix_ns(now)))
 }
@@ -98,8 +98,8 @@ fn parse_unix_seconds(text: &str) -> Option<i64> {
     ns.checked_add(fraction.parse().ok()?).map(|ns| sign * ns)
 }
 
-/// Parses a duration of a request parameter.
-pub(crate) fn parse_duration_parameter(text: &str) -> Option<i64> {
+/// Parses a duration of a request parameter, in nanoseconds.
+pub fn parse_duration_parameter(text: &str) -> Option<i64> {
     let plain =
         || text.trim().parse::<f64>().ok().and_then(|seconds| to_whole_ns(seconds * SECOND));
     length(text).or_else(plain)
