@@ -17,9 +17,9 @@ use crate::compare::{merge_error, select_histograms};
 use crate::context::QueryContext;
 use crate::error::{Error, Result, SourceSpan};
 use crate::labels::NAME;
-use crate::limit_range::LimitRange;
 use crate::limits::{Limits, QueryBudget};
 use crate::source::Source;
+use crate::threshold_range::ThresholdRange;
 
 /// Heatmap selection and its baseline.
 #[derive(Clone, Debug)]
@@ -119,7 +119,7 @@ pub fn break_down(
         };
         let within = read(time.clone())?;
         let around = [read(picture.start..time.start)?, read(time.end..picture.end)?];
-        for (min, max) in around.iter().chain([&within]).filter_map(LimitRange::values_of) {
+        for (min, max) in around.iter().chain([&within]).filter_map(ThresholdRange::values_of) {
             let (least, greatest) = values.unwrap_or((min, max));
             values = Some((least.min(min), greatest.max(max)));
         }

@@ -70,7 +70,7 @@ pub use ast::{
     Operator,
 };
 pub use bind::{BoundExpr, BoundKind, REGEXES_MAX, StreamKind, bind};
-pub use kernel::LABEL;
+pub use kernel::LEGEND;
 pub use parse::parse;
 pub(crate) use plan::plan;
 pub use signature::Signature;

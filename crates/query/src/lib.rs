@@ -55,7 +55,6 @@ mod eval;
 pub mod heatmap;
 mod histogram;
 mod labels;
-mod limit_range;
 mod limits;
 pub mod maxima;
 pub mod notation;
@@ -75,6 +74,7 @@ mod source;
 pub mod step;
 mod store_source;
 mod stream;
+mod threshold_range;
 mod unit;
 mod value;
 
@@ -95,7 +95,6 @@ pub use histogram::{
     ResetHint, TrimSide,
 };
 pub use labels::{LabelSet, NAME, TYPE, UNIT};
-pub use limit_range::LimitRange;
 pub use limits::Limits;
 pub use prometheus_name::prometheus_series;
 pub use prometheus_source::{classic_names, select_by_prometheus_name, selects_buckets};
@@ -106,4 +105,5 @@ pub use settings::Settings;
 pub use source::{ColumnRead, SeriesHandle, Source, StoredMetric, WindowSource};
 pub use store_source::StoreSource;
 pub use stream::{SeriesPoint, SeriesPoints, StepGrid, Stream, seconds};
+pub use threshold_range::ThresholdRange;
 pub use value::{STALE_BITS, StepValue, is_stale};

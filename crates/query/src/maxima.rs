@@ -169,7 +169,7 @@ fn caql_max_queries(text: &str) -> Vec<MaxQuery> {
     let Ok(caql::CaqlQuery { body: caql::Body::Caql(expr), .. }) = caql::parse(text) else {
         return Vec::new();
     };
-    let by = Some(caql::LABEL.to_owned());
+    let by = Some(caql::LEGEND.to_owned());
     let mut root = &expr;
     // `label` calls do not change values.
     while let caql::CaqlExprKind::Call(call) = &root.kind
@@ -251,7 +251,7 @@ impl Maxima {
             Some(by) => labels.with(by, ""),
             None => labels.clone(),
         };
-        let of = |labels: &LabelSet| labels.with(caql::LABEL, "").without_metadata();
+        let of = |labels: &LabelSet| labels.with(caql::LEGEND, "").without_metadata();
         let mut same = self.streams.iter().filter(|stream| of(&stream.labels) == of(&group_labels));
         // Two matches are ambiguous.
         same.next().filter(|_| self.is_per_stream && same.next().is_none())

@@ -486,7 +486,7 @@ pub(crate) struct StreamNames {
 
 impl StreamNames {
     pub(crate) fn new(streams: &[Stream]) -> StreamNames {
-        let is_legend = |stream: &Stream| !stream.labels.get(query::caql::LABEL).is_empty();
+        let is_legend = |stream: &Stream| !stream.labels.get(query::caql::LEGEND).is_empty();
         let (first, others) = match streams {
             [first, others @ ..] if !others.is_empty() && !streams.iter().any(is_legend) => {
                 (first, others)
@@ -513,7 +513,7 @@ impl StreamNames {
 
 /// Name of a stream; CAQL's legend if there is one.
 pub(crate) fn stream_name(labels: &LabelSet) -> String {
-    match labels.get(query::caql::LABEL) {
+    match labels.get(query::caql::LEGEND) {
         "" if labels.is_empty() => "all".to_owned(),
         "" => escape_control(&labels.to_string()),
         label => escape_control(label),

@@ -7,7 +7,7 @@ use decode::{Quantity, Unit};
 use model::Selector;
 use query::breakdown::HeatmapSelection;
 use query::selection::SelectionSummary;
-use query::{LimitRange, Limits};
+use query::{Limits, ThresholdRange};
 use render::number_formatter::parse_unit;
 use render::terminal::Terminal;
 use report::CsvTable;
@@ -136,7 +136,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let (text, is_bare) = (written.to_string(), written.unit().is_none());
         let unit = unit.as_deref();
         if let Some(text) =
-            LimitRange::threshold_warning((text.as_str(), limit), values, unit, is_bare)
+            ThresholdRange::threshold_warning((text.as_str(), limit), values, unit, is_bare)
         {
             eprintln!("topdeck: {text}");
         }

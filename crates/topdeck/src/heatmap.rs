@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use decode::{Quantity, Unit};
 use hist::Mixture;
 use model::{Selector, selector};
-use query::LimitRange;
+use query::ThresholdRange;
 use query::selection::SelectionSummary;
 use render::chart::heatmap::{Heatmap, HeatmapColumn};
 use render::json::Json::{self, List, Null, Object, Text};
@@ -237,7 +237,12 @@ impl HeatmapOutput<'_> {
         let written = self.options.above.iter().zip(&self.thresholds);
         let warnings = written.filter_map(|(written, &limit)| {
             let (text, is_bare) = (written.to_string(), written.unit().is_none());
-            LimitRange::threshold_warning((text.as_str(), limit), values, unit.as_deref(), is_bare)
+            ThresholdRange::threshold_warning(
+                (text.as_str(), limit),
+                values,
+                unit.as_deref(),
+                is_bare,
+            )
         });
         warnings.map(|text| format!("{text}.")).collect()
     }

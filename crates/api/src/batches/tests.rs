@@ -35,7 +35,7 @@ fn dir() -> PathBuf {
 }
 
 fn open_node(dir: PathBuf, target: WriteTarget) -> TestNode {
-    // The journal gets no self metrics: tests count only what they send.
+    // The journal gets no own metrics: tests count only what they send.
     let settings = intake::Settings { interval: Duration::MAX, ..Default::default() };
     let intake = Arc::new(Intake::new(target, settings).unwrap());
     TestNode { dir, context: Context::new(intake, crate::QueryServiceSettings::default()) }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use hist::{LimitInclusion, Mixture};
-use query::LimitRange;
+use query::ThresholdRange;
 use store::{ReadView, TimeGrid};
 
 use super::{HISTOGRAM, selection};
@@ -151,7 +151,7 @@ impl MetricSelection {
 
     /// Last field of the document: warnings about the limits, if there are any.
     pub(super) fn warnings(&self, values: &Mixture) -> Option<(&'static str, Json)> {
-        let values = LimitRange::values_of(values);
+        let values = ThresholdRange::values_of(values);
         let warnings = selection::limit_warnings(&self.thresholds, self.unit.as_ref(), values);
         let texts = warnings.into_iter().map(Text).collect::<Vec<Json>>();
         (!texts.is_empty()).then_some(("warnings", List(texts)))

@@ -6,7 +6,7 @@ use std::ops::{ControlFlow, Range};
 use decode::{Quantity, Unit};
 use hist::Mixture;
 use model::{Gap, Selector, SeriesKind};
-use query::{LimitRange, StoreSource};
+use query::{StoreSource, ThresholdRange};
 use store::{ReadView, SeriesEntryRef, TimeColumn, TimeGrid};
 
 use crate::api_error::ApiError;
@@ -107,7 +107,7 @@ fn hint(view: &ReadView, selector: &Selector) -> Option<String> {
     query::selector_hint(&StoreSource::new(view), selector).ok().flatten()
 }
 
-/// Alternatives for the error text: metrics received from outside before self metrics.
+/// Alternatives for the error text: metrics received from outside before own metrics.
 fn no_match_message(view: &ReadView, selector: &Selector) -> String {
     let is_self_metric = |name: &str| name.starts_with("topdeck_") || name.starts_with("host_");
     let mut names: BTreeSet<(bool, String)> = BTreeSet::new();
@@ -184,7 +184,7 @@ pub(crate) fn limit_warnings(
     let unit = unit.map(ToString::to_string);
     let is_bare = |text: &str| Quantity::parse(text).is_some_and(|found| found.unit().is_none());
     let warning = |(text, limit): &(String, f64)| {
-        LimitRange::threshold_warning(
+        ThresholdRange::threshold_warning(
             (text.as_str(), *limit),
             values,
             unit.as_deref(),

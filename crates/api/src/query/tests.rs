@@ -487,7 +487,10 @@ async fn threshold_below_all_values_or_far_above_produces_a_warning() {
     };
     assert_eq!(warning("50").await, "");
     let below = warning("0.25").await;
-    assert!(below.starts_with("limit 0.25 is below all values, which begin at 1 ms"), "{below}");
+    assert!(
+        below.starts_with("threshold 0.25 is below all values, which begin at 1 ms"),
+        "{below}"
+    );
     let above = warning("5000000").await;
     assert!(above.contains("far above all values, which end at"), "{above}");
     // The same of `histogram_fraction`, whose answer was 0 without a word.
@@ -506,14 +509,14 @@ async fn threshold_below_all_values_or_far_above_produces_a_warning() {
 #[tokio::test]
 async fn threshold_beyond_all_values_produces_a_warning() {
     let server = TestServer::new();
-    let expected = "limit 0.25 is below all values, which begin at 1 ms; write the limit with its \
-                    unit, such as 250ms";
+    let expected = "threshold 0.25 is below all values, which begin at 1 ms; write the threshold \
+                    with its unit, such as 250ms";
     for path in ["histogram", "heatmap", "breakdown"] {
         let ask = |above: &str| format!("/v1/{path}?selector=latency&above={above}");
         let answer = server.json(&ask("0.25")).await;
         assert_eq!(answer["warnings"], serde_json::json!([expected]), "{path}");
         let answer = server.json(&ask("250us")).await;
-        let expected = "limit 250us is below all values, which begin at 1 ms";
+        let expected = "threshold 250us is below all values, which begin at 1 ms";
         assert_eq!(answer["warnings"], serde_json::json!([expected]), "{path}");
         assert_eq!(server.json(&ask("0")).await["warnings"], serde_json::Value::Null, "{path}");
         assert_eq!(server.json(&ask("250ms")).await["warnings"], serde_json::Value::Null, "{path}");

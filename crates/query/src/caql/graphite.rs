@@ -4,7 +4,7 @@ use model::Selector;
 use model::selector::{NAME, Pattern, Regex};
 
 use super::function_table::{FunctionTable, INTEGER, PERCENT};
-use super::kernel::{Kernel, KernelInput, LABEL, SlotMargin};
+use super::kernel::{Kernel, KernelInput, LEGEND, SlotMargin};
 use super::names::{common_labels, legend};
 use super::points::{number, numbers, point};
 use super::rank::mean;
@@ -138,7 +138,7 @@ fn join_nodes(call: &KernelInput<'_>, stream: &Stream) -> String {
 fn alias_by_node(mut call: KernelInput<'_>) -> Result<Vec<Stream>> {
     let mut streams = std::mem::take(&mut call.inputs);
     for stream in &mut streams {
-        stream.labels = stream.labels.with(LABEL, &join_nodes(&call, stream));
+        stream.labels = stream.labels.with(LEGEND, &join_nodes(&call, stream));
     }
     Ok(streams)
 }
@@ -186,7 +186,7 @@ fn alias_sub(call: KernelInput<'_>) -> Result<Vec<Stream>> {
     for stream in &mut inputs {
         let legend_text = legend(&stream.labels);
         let label = regex.replace_all(&legend_text, replacement.as_str());
-        stream.labels = stream.labels.with(LABEL, &label);
+        stream.labels = stream.labels.with(LEGEND, &label);
     }
     Ok(inputs)
 }
@@ -200,7 +200,7 @@ fn alias_by_tags(call: KernelInput<'_>) -> Result<Vec<Stream>> {
         };
         let values = arguments.variadic().iter().filter_map(|given| given.text()).map(value);
         let values: Vec<String> = values.filter(|value| !value.is_empty()).collect();
-        stream.labels = stream.labels.with(LABEL, &values.join("."));
+        stream.labels = stream.labels.with(LEGEND, &values.join("."));
     }
     Ok(inputs)
 }
@@ -218,7 +218,7 @@ fn substr(call: KernelInput<'_>) -> Result<Vec<Stream>> {
         let start = index_of(of("start"));
         let end = if of("stop") == 0.0 { nodes.len() } else { index_of(of("stop")) };
         let label = nodes.get(start..end).unwrap_or(&[]).join(".");
-        stream.labels = stream.labels.with(LABEL, &label);
+        stream.labels = stream.labels.with(LEGEND, &label);
     }
     Ok(inputs)
 }

@@ -20,7 +20,7 @@ use hist::{Bracket, Histogram, Mixture, Scheme};
 
 use super::arguments::ArgumentValue;
 use super::function_table::{CaqlFunctionRow, FunctionTable};
-use super::kernel::{Kernel, KernelInput, LABEL};
+use super::kernel::{Kernel, KernelInput, LEGEND};
 use super::names::legend;
 use super::signature::InputKind::Histograms;
 use super::signature::OutputKind;
@@ -108,7 +108,7 @@ fn for_each_distribution(
             let points = input.points.iter().map(of).collect();
             let mut labels = input.labels.clone();
             if let Some(named) = named(*argument) {
-                labels = labels.with(LABEL, format!("{} {named}", legend(&labels)).trim_start());
+                labels = labels.with(LEGEND, format!("{} {named}", legend(&labels)).trim_start());
             }
             streams.push(Stream { labels, drops_name: input.drops_name, points });
         }

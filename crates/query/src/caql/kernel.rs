@@ -1,7 +1,7 @@
 //! Kernel interface of CAQL functions. A slot is a step of the result (Prometheus: step).
 //!
 //! Every stream has one value, or none (NULL), for each slot. A slot of a stream of distributions
-//! is never NULL: it holds a distribution, possibly an empty one. The label [`LABEL`] holds the
+//! is never NULL: it holds a distribution, possibly an empty one. The label [`LEGEND`] holds the
 //! legend of a stream.
 
 use crate::caql::arguments::{Arguments, CaqlContext};
@@ -10,7 +10,7 @@ use crate::query_warnings::QueryWarnings;
 use crate::stream::{StepGrid, Stream};
 
 /// Label that holds the legend of a stream, once a function has set it.
-pub const LABEL: &str = "__label__";
+pub const LEGEND: &str = "__label__";
 
 /// Function of a kernel.
 pub(crate) type KernelFn = fn(KernelInput<'_>) -> Result<Vec<Stream>>;

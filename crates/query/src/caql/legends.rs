@@ -2,9 +2,9 @@
 
 use super::function_table::StreamUnitRule::SameAsInputs;
 use super::function_table::{FunctionTable, QuantileRule};
-use super::kernel::{Kernel, KernelInput, LABEL};
+use super::kernel::{Kernel, KernelInput, LEGEND};
 use super::label::LabelFormat;
-use super::names::{NamedStreams, is_tag};
+use super::names::{StreamIdentities, is_tag};
 use super::signature::ArgumentType::{Format, Regex, Text};
 use super::signature::DefaultValue::Absent;
 use super::signature::InputKind::Either;
@@ -14,7 +14,7 @@ use crate::stream::Stream;
 
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
-    let label = Kernel::per_step(|call| set_labels(call, |labels, text| labels.with(LABEL, text)));
+    let label = Kernel::per_step(|call| set_labels(call, |labels, text| labels.with(LEGEND, text)));
     for (name, kernel) in
         [("label", label), ("label:name", Kernel::per_step(|call| set_labels(call, rename)))]
     {
@@ -64,7 +64,7 @@ fn set_labels(call: KernelInput<'_>, set: fn(&LabelSet, &str) -> LabelSet) -> Re
             _ => None,
         })
         .collect();
-    let texts = NamedStreams::from_streams(&inputs).labels(&formats);
+    let texts = StreamIdentities::from_streams(&inputs).texts(&formats);
     for (stream, text) in inputs.iter_mut().zip(texts) {
         stream.labels = set(&stream.labels, &text);
     }
@@ -88,9 +88,9 @@ fn replace(call: KernelInput<'_>) -> Result<Vec<Stream>> {
         return Ok(inputs);
     };
     let replacement = arguments.text("replacement").unwrap_or_default();
-    let texts = NamedStreams::from_streams(&inputs).labels(std::slice::from_ref(format));
+    let texts = StreamIdentities::from_streams(&inputs).texts(std::slice::from_ref(format));
     for (stream, text) in inputs.iter_mut().zip(texts) {
-        stream.labels = stream.labels.with(LABEL, &regex.replace_all(&text, replacement));
+        stream.labels = stream.labels.with(LEGEND, &regex.replace_all(&text, replacement));
     }
     Ok(inputs)
 }
@@ -152,7 +152,7 @@ fn synth(call: KernelInput<'_>) -> Result<Vec<Stream>> {
         let message = format!("{category:?} is not a tag category");
         return Err(Error::Parse { span, message });
     }
-    let texts = NamedStreams::from_streams(&inputs).labels(std::slice::from_ref(format));
+    let texts = StreamIdentities::from_streams(&inputs).texts(std::slice::from_ref(format));
     for (stream, text) in inputs.iter_mut().zip(texts) {
         if let Some(captures) = regex.captures(&text) {
             let mut found = String::new();

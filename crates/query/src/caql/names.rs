@@ -1,9 +1,9 @@
 //! Stream names: canonical name, tags, legend.
 //!
 //! A label is a tag; its name is the category. Reserved labels, which are not tags, hold the metric
-//! name, the legend and the vector key.
+//! name, the legend, which CAQL's function `label` sets, the vector and its key.
 
-use super::kernel::LABEL;
+use super::kernel::LEGEND;
 use super::label::StreamIdentity;
 use crate::labels::{LabelSet, NAME};
 use crate::stream::Stream;
@@ -15,7 +15,7 @@ pub(super) const VECTOR: &str = "__vector__";
 
 /// Whether a label is a tag.
 pub(super) fn is_tag(name: &str) -> bool {
-    !matches!(name, NAME | LABEL | KEY | VECTOR)
+    !matches!(name, NAME | LEGEND | KEY | VECTOR)
 }
 
 /// Tags as category and value, by category.
@@ -34,43 +34,43 @@ pub(super) fn canonical(labels: &LabelSet) -> String {
 
 /// Legend of a stream: the one that was set, otherwise the canonical name.
 pub(super) fn legend(labels: &LabelSet) -> String {
-    match labels.get(LABEL) {
+    match labels.get(LEGEND) {
         "" => canonical(labels),
         legend => legend.to_owned(),
     }
 }
 
-/// Identities of the streams to be labelled.
-pub(super) struct NamedStreams {
-    streams: Vec<StreamLabels>,
+/// Identities of streams: name, canonical name and tags.
+pub(super) struct StreamIdentities {
+    streams: Vec<OwnedIdentity>,
 }
 
-struct StreamLabels {
+struct OwnedIdentity {
     name: String,
     canonical: String,
     tags: Vec<(String, String)>,
 }
 
-impl NamedStreams {
-    pub(super) fn from_streams(streams: &[Stream]) -> NamedStreams {
-        let named = |stream: &Stream| {
+impl StreamIdentities {
+    pub(super) fn from_streams(streams: &[Stream]) -> StreamIdentities {
+        let identity = |stream: &Stream| {
             let labels = &stream.labels;
             let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-            StreamLabels {
+            OwnedIdentity {
                 name: labels.name().to_owned(),
                 canonical: canonical(labels),
                 tags: tags(labels).map(owned).collect(),
             }
         };
-        NamedStreams { streams: streams.iter().map(named).collect() }
+        StreamIdentities { streams: streams.iter().map(identity).collect() }
     }
 
-    /// Formatted labels of each stream.
-    pub(super) fn labels(&self, formats: &[super::label::LabelFormat]) -> Vec<String> {
+    /// A formatted text for each stream, such as its legend.
+    pub(super) fn texts(&self, formats: &[super::label::LabelFormat]) -> Vec<String> {
         let identities: Vec<StreamIdentity<'_>> = self
             .streams
             .iter()
-            .map(|StreamLabels { name, canonical, tags }| StreamIdentity { name, canonical, tags })
+            .map(|OwnedIdentity { name, canonical, tags }| StreamIdentity { name, canonical, tags })
             .collect();
         super::label::labels(formats, &identities)
     }

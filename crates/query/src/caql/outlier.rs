@@ -7,7 +7,7 @@
 //! and handle outliers, 1993). A sensitivity of 50 allows three deviations, 0 six, 100 none.
 
 use super::function_table::{COUNT, FunctionTable, PERCENT, SWITCH};
-use super::kernel::{Kernel, KernelInput, LABEL};
+use super::kernel::{Kernel, KernelInput, LEGEND};
 use super::names::common_labels;
 use super::points::{number, stream};
 use super::running_variance::RunningVariance;
@@ -114,8 +114,8 @@ fn normal_range(call: KernelInput<'_>) -> Result<Vec<Stream>> {
         ranges.map(|range| (range.map(|range| range.0), range.map(|range| range.1))).unzip();
     let labels = common_labels(call.inputs.iter().map(|input| &input.labels));
     Ok(vec![
-        stream(labels.with(LABEL, "lower bound"), low),
-        stream(labels.with(LABEL, "upper bound"), high),
+        stream(labels.with(LEGEND, "lower bound"), low),
+        stream(labels.with(LEGEND, "upper bound"), high),
     ])
 }
 

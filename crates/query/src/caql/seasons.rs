@@ -3,7 +3,7 @@
 //! Factors and season are from Graphite's documentation: 0.1 for level and season, 0.0035 for the
 //! slope, bands of three deviations, a week of learning before the range.
 
-use super::kernel::{KernelInput, LABEL};
+use super::kernel::{KernelInput, LEGEND};
 use super::names::legend;
 use super::points::{numbers, point};
 use crate::error::Result;
@@ -32,7 +32,7 @@ pub(super) fn forecast_seasons(call: KernelInput<'_>) -> Result<Vec<Stream>> {
         let later_numbers = numbers(&stream).skip(before);
         let mut add = |word: &str, points: Vec<Option<StepValue>>| {
             let label = format!("{word} of {}", legend(&stream.labels));
-            outputs.push(Stream::new(stream.labels.with(LABEL, &label), points));
+            outputs.push(Stream::new(stream.labels.with(LEGEND, &label), points));
         };
         let band = |sign: f64| {
             move |(forecast, deviation): &(f64, f64)| forecast + sign * DEVIATIONS * deviation

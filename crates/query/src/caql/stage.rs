@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::function_table::CaqlKernel;
-use super::kernel::{KernelInput, LABEL, SlotMargin};
+use super::kernel::{KernelInput, LEGEND, SlotMargin};
 use super::names::{legend, tags};
 use super::signature::{InputArity, OutputShape, Signature};
 use super::{functions, resample, units, vector};
@@ -171,7 +171,7 @@ fn delay_streams(
         let mut streams = evaluation.inputs(inputs, earlier)?;
         for stream in &mut streams {
             let label = format!("{} {} before", legend(&stream.labels), format_duration(*delay));
-            stream.labels = stream.labels.with(LABEL, label.trim_start());
+            stream.labels = stream.labels.with(LEGEND, label.trim_start());
         }
         copies.push(streams.into_iter());
     }
@@ -218,15 +218,15 @@ pub(crate) fn set_names(streams: &mut [Stream], text: &str) {
         let labels = &stream.labels;
         let key = vector::key_of(labels).unwrap_or_default().to_owned();
         let mut labels = labels.with(super::names::VECTOR, "").with(super::names::KEY, "");
-        if labels.get(LABEL).is_empty() {
+        if labels.get(LEGEND).is_empty() {
             if !key.is_empty() {
-                labels = labels.with(LABEL, &key);
+                labels = labels.with(LEGEND, &key);
             } else if labels.name().is_empty() && tags(&labels).next().is_none() {
                 let label = match is_one && text.len() <= LEGEND_BYTES_MAX {
                     true => text.to_owned(),
                     false => format!("output[{}]", at + 1),
                 };
-                labels = labels.with(LABEL, &label);
+                labels = labels.with(LEGEND, &label);
             }
         }
         stream.labels = labels;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::function_table::StreamUnitRule::{Named, SameAsInputs, Unknown};
 use super::function_table::{AverageOver, COUNT, FunctionTable, PERCENT, POSITION, QuantileRule};
-use super::kernel::{Kernel, KernelInput, LABEL};
-use super::names::{NamedStreams, common_labels};
+use super::kernel::{Kernel, KernelInput, LEGEND};
+use super::names::{StreamIdentities, common_labels};
 use super::points::{number, numbers, point, stream};
 use super::rates::{deviation, variance};
 use super::signature::ArgumentType::{Format, Number, Text};
@@ -171,7 +171,7 @@ fn percentiles(call: KernelInput<'_>) -> Result<Vec<Stream>> {
     });
     let labels = common_labels(inputs.iter().map(|stream| &stream.labels));
     let named = |(points, percent): (_, &f64)| {
-        Stream::new(labels.with(LABEL, &format!("p{percent}")), points)
+        Stream::new(labels.with(LEGEND, &format!("p{percent}")), points)
     };
     Ok(all.into_iter().zip(&percents).map(named).collect())
 }
@@ -182,7 +182,7 @@ fn ratio(call: KernelInput<'_>) -> Result<Vec<Stream>> {
     let partitions: Vec<String> =
         match (arguments.format("partition_fmt"), arguments.text("partition")) {
             (Some(format), _) => {
-                NamedStreams::from_streams(&inputs).labels(std::slice::from_ref(format))
+                StreamIdentities::from_streams(&inputs).texts(std::slice::from_ref(format))
             }
             (None, Some(category)) => {
                 inputs.iter().map(|stream| stream.labels.get(category).to_owned()).collect()
@@ -227,7 +227,7 @@ fn trim(call: KernelInput<'_>) -> Result<Vec<Stream>> {
         }
     });
     let named =
-        |(at, points)| Stream::new(labels.with(LABEL, &format!("rank {}", n + at + 1)), points);
+        |(at, points)| Stream::new(labels.with(LEGEND, &format!("rank {}", n + at + 1)), points);
     Ok(all.into_iter().enumerate().map(named).collect())
 }
 

@@ -7,8 +7,8 @@
 use std::collections::HashSet;
 
 use super::function_table::{FunctionTable, QuantileRule, SWITCH, StreamUnitRule};
-use super::kernel::{Kernel, KernelInput, LABEL};
-use super::names::{KEY, NamedStreams, VECTOR};
+use super::kernel::{Kernel, KernelInput, LEGEND};
+use super::names::{KEY, StreamIdentities, VECTOR};
 use super::signature::ArgumentType::{Format, Text};
 use super::signature::InputKind::Either;
 use super::signature::{DefaultValue, InputArity, OutputShape, Signature};
@@ -44,7 +44,7 @@ fn pack(call: KernelInput<'_>) -> Result<Vec<Stream>> {
     let Some(format) = arguments.format("format") else { return Ok(inputs) };
     let is_on = |name: &str| arguments.number(name).is_some_and(|number| number != 0.0);
     let (is_sloppy, keep_labels) = (is_on("sloppy"), is_on("meta"));
-    let keys = NamedStreams::from_streams(&inputs).labels(std::slice::from_ref(format));
+    let keys = StreamIdentities::from_streams(&inputs).texts(std::slice::from_ref(format));
     let mut known_keys = HashSet::new();
     if let Some(duplicate) = keys.iter().find(|key| !known_keys.insert(key.as_str()))
         && !is_sloppy
@@ -79,7 +79,7 @@ fn unpack(call: KernelInput<'_>) -> Result<Vec<Stream>> {
                 "vector:unpack requires a vector, such as the result of vector(\"%tv{host}\")";
             return Err(Error::Execution { span: call.span, message: message.to_owned() });
         };
-        stream.labels = stream.labels.with(LABEL, key).with(KEY, "").with(VECTOR, "");
+        stream.labels = stream.labels.with(LEGEND, key).with(KEY, "").with(VECTOR, "");
     }
     Ok(streams)
 }

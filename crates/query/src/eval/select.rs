@@ -179,8 +179,8 @@ impl Evaluation<'_> {
                 let first = adds.next();
                 if adds.any(|other| Some(other) != first) {
                     let message = format!(
-                        "cannot merge {labels}: it was sent both as deltas and as totals; select \
-                         one with __kind"
+                        "cannot merge {labels}: it was sent both as deltas and as cumulative \
+                         values; select one with __kind"
                     );
                     return Err(Error::Execution { span: ranged.span, message });
                 }

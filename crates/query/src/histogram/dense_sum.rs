@@ -2,7 +2,7 @@
 //!
 //! The windows of many series are added to it without a float histogram for each of them. Series
 //! with samples at the same times have the same extrapolation factor: their counts are added as
-//! whole numbers and multiplied once. Other counts are multiplied one by one, and added with
+//! integers and multiplied once. Other counts are multiplied one by one, and added with
 //! compensation (Kahan–Neumaier). Empty buckets take memory too, so their range is bounded.
 
 use hist::codec::decoded_block::CountWindow;
@@ -12,17 +12,17 @@ use super::{FloatHistogram, ResetHint, SchemeConversion};
 
 /// Maximum number of buckets from the first to the last one: 64 KiB.
 const BUCKETS_MAX: usize = 1 << 12;
-/// Maximum number of values that are added as whole numbers, so that no bucket exceeds 64 bits.
-const WHOLE_MAX: f64 = (1u64 << 63) as f64;
+/// Maximum number of values that are added as integers, so that no bucket exceeds 64 bits.
+const INTEGERS_MAX: f64 = (1u64 << 63) as f64;
 
 /// Sum of increases that have only positive values and zeros; it is a gauge.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DenseSum {
     /// Counts that have to be multiplied by the factor.
-    whole: CountWindow,
+    integers: CountWindow,
     factor: f64,
     /// Number of their values.
-    whole_count: f64,
+    integer_count: f64,
     /// Counts with other factors, multiplied.
     cells: DenseCells,
     count: KahanSum,
@@ -32,15 +32,15 @@ pub(crate) struct DenseSum {
 impl DenseSum {
     /// Counts to which those of a histogram with this many values can be added: they have its
     /// factor. Else use [`DenseSum::add_counts`]. Both need [`DenseSum::add_totals`].
-    pub(crate) fn whole_counts(&mut self, count: f64, factor: f64) -> Option<&mut CountWindow> {
-        if self.whole_count == 0.0 {
+    pub(crate) fn integer_counts(&mut self, count: f64, factor: f64) -> Option<&mut CountWindow> {
+        if self.integer_count == 0.0 {
             self.factor = factor;
         }
-        let total = self.whole_count + count;
+        let total = self.integer_count + count;
         let has_factor = factor.to_bits() == self.factor.to_bits();
-        (has_factor && total <= WHOLE_MAX).then(|| {
-            self.whole_count = total;
-            &mut self.whole
+        (has_factor && total <= INTEGERS_MAX).then(|| {
+            self.integer_count = total;
+            &mut self.integers
         })
     }
 
@@ -64,9 +64,9 @@ impl DenseSum {
         if !fits([self.range(), other.range()]) {
             return false;
         }
-        match self.whole_counts(other.whole_count, other.factor) {
-            Some(whole) => assert!(whole.add_window(&other.whole), "BUG: the buckets fit"),
-            None => self.add_counts(&other.whole, other.factor),
+        match self.integer_counts(other.integer_count, other.factor) {
+            Some(integers) => assert!(integers.add_window(&other.integers), "BUG: the buckets fit"),
+            None => self.add_counts(&other.integers, other.factor),
         }
         let DenseCells { first, sums, compensations, zero_count } = &other.cells;
         self.cells.add(*first, sums.iter().copied().zip(compensations.iter().copied()));
@@ -83,7 +83,7 @@ impl DenseSum {
 
     /// Index of the first bucket, and that after the last one; equal if there is none.
     fn range(&self) -> (i64, i64) {
-        let (first, counts) = self.whole.positive();
+        let (first, counts) = self.integers.positive();
         let of = |first: i32, length: usize| (first.into(), i64::from(first) + length as i64);
         enclose([of(first, counts.len()), of(self.cells.first, self.cells.sums.len())])
     }
@@ -92,7 +92,7 @@ impl DenseSum {
     pub(crate) fn to_histogram(&self, conversion: &SchemeConversion) -> FloatHistogram {
         let value = |sum: KahanSum| sum.sum + sum.compensation;
         let mut all = self.clone();
-        all.add_counts(&self.whole, self.factor);
+        all.add_counts(&self.integers, self.factor);
         let DenseCells { first, sums, compensations, zero_count } = all.cells;
         let cells = sums.iter().zip(&compensations).map(|(sum, lost)| sum + lost);
         let buckets = (i64::from(first)..).zip(cells).filter(|(_, count)| *count != 0.0);
@@ -107,7 +107,7 @@ impl DenseSum {
 
     /// Sample count towards limits, 16 bytes as one.
     pub(crate) fn samples(&self) -> u64 {
-        (self.whole.positive().1.len() / 2 + self.cells.sums.len()) as u64 + 8
+        (self.integers.positive().1.len() / 2 + self.cells.sums.len()) as u64 + 8
     }
 }
 
@@ -188,8 +188,8 @@ mod tests {
 
     fn add(sum: &mut DenseSum, counts: &CountWindow, factor: f64) -> bool {
         let count = counts.total() as f64;
-        match sum.whole_counts(count, factor) {
-            Some(whole) => assert!(whole.add_window(counts)),
+        match sum.integer_counts(count, factor) {
+            Some(integers) => assert!(integers.add_window(counts)),
             None => sum.add_counts(counts, factor),
         }
         sum.add_totals(count * factor, 0.1 * factor);

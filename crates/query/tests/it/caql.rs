@@ -145,7 +145,7 @@ fn check_legends(text: &str, expected: &[&str]) {
 }
 
 fn legend(labels: &LabelSet) -> String {
-    match labels.get(query::caql::LABEL) {
+    match labels.get(query::caql::LEGEND) {
         "" => {
             let tags = labels.iter().filter(|(name, _)| *name != query::NAME);
             let tags: Vec<String> = tags.map(|(name, value)| format!("{name}:{value}")).collect();

@@ -7,8 +7,8 @@ pub struct NumberRecorder {
     /// Fast path for integers.
     fast: Recorder,
     others: Histogram,
-    /// Thresholds, ascending, and the number of values above each.
-    limits: Vec<(f64, u64)>,
+    /// Ascending.
+    thresholds: Vec<Threshold>,
     /// Number of values by how many of [`DECADES`] are at or below them.
     decade_counts: [u64; DECADES.len() + 1],
 }
@@ -24,15 +24,16 @@ const DECADES: [f64; 25] = [
 const DECADES_TO_ONE: usize = 10;
 
 impl NumberRecorder {
-    /// No numbers yet; values above each of `limits` are counted exactly.
-    pub fn new(limits: &[f64]) -> NumberRecorder {
-        let mut limits = limits.to_vec();
-        limits.sort_by(f64::total_cmp);
-        limits.dedup();
+    /// No numbers yet; values above each of the thresholds are counted exactly.
+    pub fn new(thresholds: &[f64]) -> NumberRecorder {
+        let mut thresholds = thresholds.to_vec();
+        thresholds.sort_by(f64::total_cmp);
+        thresholds.dedup();
+        let threshold = |value| Threshold { value, above: 0 };
         NumberRecorder {
             fast: Recorder::new(),
             others: Histogram::default(),
-            limits: limits.into_iter().map(|limit| (limit, 0)).collect(),
+            thresholds: thresholds.into_iter().map(threshold).collect(),
             decade_counts: [0; DECADES.len() + 1],
         }
     }
@@ -52,8 +53,8 @@ impl NumberRecorder {
                 self.decade_counts[DECADES.partition_point(|&power| power <= value)] += 1;
             }
         }
-        for (limit, above) in &mut self.limits {
-            *above += u64::from(value > *limit);
+        for threshold in &mut self.thresholds {
+            threshold.above += u64::from(value > threshold.value);
         }
     }
 
@@ -67,25 +68,25 @@ impl NumberRecorder {
 
     /// Values recorded since the last call; `None` if there are none.
     pub(crate) fn take_histogram(&mut self) -> Option<Histogram> {
-        let limits: Vec<f64> = self.limits.iter().map(|limit| limit.0).collect();
-        let NumberRecorder { fast, others: rest, limits, decade_counts: places } =
-            std::mem::replace(self, NumberRecorder::new(&limits));
+        let values: Vec<f64> = self.thresholds.iter().map(|threshold| threshold.value).collect();
+        let NumberRecorder { fast, others, thresholds, decade_counts } =
+            std::mem::replace(self, NumberRecorder::new(&values));
         let mut all = fast.snapshot();
-        all.merge(&rest).expect("BUG: both are on the default grid, and count to less than 2^64");
+        all.merge(&others).expect("BUG: both are on the default grid, and count to less than 2^64");
         if all.is_empty() && all.nan_count() == 0 {
             return None;
         }
         let mut parts = all.into_parts();
         let mut above = 0;
         // At or above a power of ten means above the previous double.
-        let decades = DECADES.iter().zip(&places[1..]).rev().map(|(power, n)| {
+        let decades = DECADES.iter().zip(&decade_counts[1..]).rev().map(|(power, n)| {
             above += n;
             Threshold { value: power.next_down(), above }
         });
         parts.thresholds = decades.collect();
-        parts.thresholds.extend(limits.iter().map(|&(value, above)| Threshold { value, above }));
+        parts.thresholds.extend(thresholds);
         parts.thresholds.sort_by(|a, b| a.value.total_cmp(&b.value));
-        parts.thresholds.dedup_by_key(|limit| limit.value);
+        parts.thresholds.dedup_by_key(|threshold| threshold.value);
         Some(
             Histogram::from_parts(parts)
                 .expect("BUG: thresholds ascend, and count numbers recorded"),

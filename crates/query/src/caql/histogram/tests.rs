@@ -1,7 +1,7 @@
 //! Values from the specification for histograms with only bins, and the effect of exact side
 //! values.
 
-use super::super::kernel::LABEL;
+use super::super::kernel::LEGEND;
 use super::super::test_kernel::{
     MINUTE_NS, StreamFn, T0, bins, constant, format_streams, h, numbers, run_kernel, view,
 };
@@ -79,7 +79,7 @@ fn golden_percentiles_of_three() {
     let made = constant(bins(&[(1.0, 1), (5.0, 1), (10.0, 1)]));
     let found = run_kernel("histogram:percentile(0, 50, 100)", &[&made], view(1)).unwrap();
     assert_eq!(format_streams(&found), "1.05; 5.05; 10.5");
-    assert_eq!(found[0].labels.get(LABEL), "|ST[host:0] p0");
+    assert_eq!(found[0].labels.get(LEGEND), "|ST[host:0] p0");
 }
 
 #[test]

@@ -10,11 +10,11 @@ use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::histogram::GoNumber;
 use crate::labels::NAME;
-use crate::limit_range::LimitRange;
 use crate::plan::PlanNode;
 use crate::promql::quantile::{ForcedMonotonic, NanEffect};
 use crate::query_warnings::QueryWarnings;
 use crate::stream::Stream;
+use crate::threshold_range::ThresholdRange;
 use crate::value::StepValue;
 
 use super::{FunctionCall, text_argument};
@@ -183,11 +183,11 @@ pub(crate) fn fraction(
     let HistogramSeriesList { list, charged_samples: held } =
         evaluation.histogram_series(of, call.steps)?;
     let mut warnings = DistributionWarnings::new(of.span);
-    let mut beyond = [LimitRange::default(), LimitRange::default()];
+    let mut beyond = [ThresholdRange::default(), ThresholdRange::default()];
     let mut of_subject = |subject: HistogramSeries| {
         let name = subject.name.clone();
         subject.map(|step, shape| {
-            add_limits(&mut beyond, &[lower[step], upper[step]], shape);
+            add_thresholds(&mut beyond, &[lower[step], upper[step]], shape);
             let (value, nan) = statistic::fraction(lower[step], upper[step], shape);
             warnings.nan(nan, &name);
             value
@@ -195,7 +195,7 @@ pub(crate) fn fraction(
     };
     let streams = list.into_iter().map(&mut of_subject).collect();
     warnings.emit(&mut evaluation.warnings);
-    warn_of_limits(evaluation, &beyond, call.span, of)?;
+    warn_of_thresholds(evaluation, &beyond, call.span, of)?;
     finish_streams(evaluation, streams, held, call)
 }
 
@@ -273,24 +273,28 @@ fn distribution_statistic(
         .collect::<Result<_>>()?;
     let HistogramSeriesList { list, charged_samples: held } =
         evaluation.histogram_series(of, call.steps)?;
-    let mut beyond = [LimitRange::default()];
+    let mut beyond = [ThresholdRange::default()];
     let of_subject = |subject: HistogramSeries| {
         subject.map(|step, shape| {
             let limits: Vec<f64> = limits.iter().map(|limit| limit[step]).collect();
-            add_limits(&mut beyond, &limits, shape);
+            add_thresholds(&mut beyond, &limits, shape);
             statistic(&limits, shape)
         })
     };
     let streams = list.into_iter().map(of_subject).collect();
-    warn_of_limits(evaluation, &beyond, call.span, of)?;
+    warn_of_thresholds(evaluation, &beyond, call.span, of)?;
     finish_streams(evaluation, streams, held, call)
 }
 
-/// Compares limits with the values of a step. Buckets of a classic histogram have no unit.
-fn add_limits(beyond: &mut [LimitRange], limits: &[f64], shape: &histogram_series::StepHistogram) {
+/// Compares thresholds with the values of a step. Buckets of a classic histogram have no unit.
+fn add_thresholds(
+    beyond: &mut [ThresholdRange],
+    thresholds: &[f64],
+    shape: &histogram_series::StepHistogram,
+) {
     let histogram_series::StepHistogram::Native(value) = shape else { return };
     let values = match value {
-        StepValue::Distribution(mixture) => LimitRange::values_of(mixture),
+        StepValue::Distribution(mixture) => ThresholdRange::values_of(mixture),
         StepValue::Histogram(histogram) => {
             let mut filled = histogram.buckets().filter(|bucket| bucket.count != 0.0);
             let first = filled.next();
@@ -299,16 +303,16 @@ fn add_limits(beyond: &mut [LimitRange], limits: &[f64], shape: &histogram_serie
         _ => None,
     };
     let Some(values) = values else { return };
-    beyond.iter_mut().zip(limits).for_each(|(beyond, &limit)| beyond.add(limit, values));
+    beyond.iter_mut().zip(thresholds).for_each(|(beyond, &at)| beyond.add(at, values));
 }
 
-fn warn_of_limits(
+fn warn_of_thresholds(
     evaluation: &mut Evaluation<'_>,
-    beyond: &[LimitRange],
+    beyond: &[ThresholdRange],
     span: SourceSpan,
     of: &PlanNode,
 ) -> Result<()> {
-    for mut text in beyond.iter().filter_map(LimitRange::warning) {
+    for mut text in beyond.iter().filter_map(ThresholdRange::warning) {
         if let Some(unit) = evaluation.unit(of)?.text() {
             text.push_str(&format!(" {unit}; a duration such as 250ms is converted to this unit"));
         }

@@ -1,4 +1,5 @@
-//! Growth of a cumulative histogram by its stored increments.
+//! Growth of a cumulative histogram by its stored increments. *Growth* is the result of `rate`,
+//! `increase` or `delta` (Prometheus: extrapolated rate); an *increase* is a sum of increments.
 //!
 //! The increase of a window is the sum of the increments between its first and its last sample,
 //! which one pass over the series yields for all windows: each increment is added to dense counts
@@ -175,8 +176,8 @@ impl<'a> IncrementSums<'a> {
             self.is_supported = false;
             return None;
         };
-        let zero = (count > 0.0).then(|| before as f64 / count);
-        let factor = interval.factor(window, growth, zero);
+        let first_to_growth = (count > 0.0).then(|| before as f64 / count);
+        let factor = interval.factor(window, growth, first_to_growth);
         Some(WindowGrowth { sums: self, samples, count, sum, factor })
     }
 
@@ -240,12 +241,12 @@ impl WindowGrowth<'_, '_> {
     pub(super) fn add_to(mut self, sum: &mut DenseSum) -> bool {
         let (count, factor) = (self.count, self.factor);
         sum.add_totals(count * factor, self.sum * factor);
-        let is_added = match sum.whole_counts(count, factor) {
-            Some(whole) if self.sums.are_disjoint => {
-                whole.extend_to_window(&self.sums.counts)
-                    && self.sums.reader.add(self.samples, false, whole)
+        let is_added = match sum.integer_counts(count, factor) {
+            Some(integers) if self.sums.are_disjoint => {
+                integers.extend_to_window(&self.sums.counts)
+                    && self.sums.reader.add(self.samples, false, integers)
             }
-            Some(whole) => self.counts().is_some_and(|counts| whole.add_window(counts)),
+            Some(integers) => self.counts().is_some_and(|counts| integers.add_window(counts)),
             None => self.counts().map(|counts| sum.add_counts(counts, factor)).is_some(),
         };
         is_added && sum.is_bounded()

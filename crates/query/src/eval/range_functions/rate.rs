@@ -11,7 +11,7 @@ use super::extend;
 use super::series_warnings::{HistogramOperation, SeriesWarning, SeriesWarnings};
 use super::window::{HasTime, HistogramPoint, RangeWindow};
 
-/// Kind of growth.
+/// Kind of growth: `rate`, `increase` or `delta`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GrowthKind {
     /// A decrease is a counter reset.
@@ -69,8 +69,8 @@ fn float_growth(
         increase += first.value;
     }
     let has_zero = !window.is_running_total && increase > 0.0 && first.value >= 0.0;
-    let zero = has_zero.then(|| first.value / increase);
-    Some(increase * span.factor(window, growth, zero))
+    let first_to_growth = has_zero.then(|| first.value / increase);
+    Some(increase * span.factor(window, growth, first_to_growth))
 }
 
 fn histogram_growth(
@@ -93,8 +93,8 @@ fn histogram_growth(
     }
     let mut increase = increase?;
     let has_zero = !window.is_running_total && increase.count > 0.0 && first.value.count >= 0.0;
-    let zero = has_zero.then(|| first.value.count / increase.count);
-    increase.mul(span.factor(window, growth, zero));
+    let first_to_growth = has_zero.then(|| first.value.count / increase.count);
+    increase.mul(span.factor(window, growth, first_to_growth));
     Some(StepValue::Histogram(Arc::new(increase)))
 }
 
@@ -157,13 +157,13 @@ impl SampledInterval {
 
     /// Extrapolation factor of the growth. If the distance of a boundary from the nearest sample is
     /// below 1.1 times the mean sample distance, growth extends to the boundary; otherwise for half
-    /// of the mean distance. A counter is not extrapolated below zero: `zero` is its first value
-    /// relative to its growth.
+    /// of the mean distance. A counter is not extrapolated below zero: `first_to_growth` is its
+    /// first value relative to its growth.
     pub(super) fn factor(
         &self,
         window: &RangeWindow<'_>,
         growth: GrowthKind,
-        zero: Option<f64>,
+        first_to_growth: Option<f64>,
     ) -> f64 {
         let threshold = self.interval * 1.1;
         let (mut to_start, mut to_end) = (self.to_start, self.to_end);
@@ -171,8 +171,8 @@ impl SampledInterval {
             if to_start >= threshold {
                 to_start = self.interval / 2.0;
             }
-            if let Some(zero) = zero.filter(|_| growth.is_counter) {
-                let to_zero = self.length * zero;
+            if let Some(ratio) = first_to_growth.filter(|_| growth.is_counter) {
+                let to_zero = self.length * ratio;
                 if to_zero < to_start {
                     to_start = to_zero;
                 }

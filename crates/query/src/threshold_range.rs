@@ -1,53 +1,57 @@
-//! Limits beyond all values: often numbers without their unit, such as 0.25 for values in ns.
+//! Thresholds beyond all values: often numbers without their unit, such as 0.25 for values in ns.
 
 use hist::Mixture;
 
 use crate::histogram::GoNumber;
 
-/// Range of a limit, and of all values that it is compared with.
+/// Range of a threshold, and of all values that it is compared with.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LimitRange {
-    limits: Option<(f64, f64)>,
+pub struct ThresholdRange {
+    thresholds: Option<(f64, f64)>,
     values: Option<(f64, f64)>,
 }
 
-impl LimitRange {
+impl ThresholdRange {
     /// Range of the values of a distribution; `None` if it is empty.
     pub fn values_of(mixture: &Mixture) -> Option<(f64, f64)> {
         Some((mixture.min()?.lower, mixture.max()?.upper))
     }
 
-    /// Adds a limit and the range of the values that it is compared with.
-    pub(crate) fn add(&mut self, limit: f64, (min, max): (f64, f64)) {
-        if !limit.is_finite() {
+    /// Adds a threshold and the range of the values that it is compared with.
+    pub(crate) fn add(&mut self, threshold: f64, (min, max): (f64, f64)) {
+        if !threshold.is_finite() {
             return;
         }
         let widen = |range: Option<(f64, f64)>, low: f64, high: f64| match range {
             Some((least, greatest)) => Some((least.min(low), greatest.max(high))),
             None => Some((low, high)),
         };
-        self.limits = widen(self.limits, limit, limit);
+        self.thresholds = widen(self.thresholds, threshold, threshold);
         self.values = widen(self.values, min, max);
     }
 
     /// Warning of a threshold below or above all values, which are in `unit`. `written` is the
     /// threshold as the user wrote it, `is_bare` whether without a unit.
     pub fn threshold_warning(
-        (written, limit): (&str, f64),
+        (written, threshold): (&str, f64),
         (min, max): (f64, f64),
         unit: Option<&str>,
         is_bare: bool,
     ) -> Option<String> {
-        let (place, end) = match limit {
-            limit if limit < min && limit > 0.0 => ("below all values, which begin", min),
-            limit if limit > max && limit.is_finite() => ("above all values, which end", max),
+        let (place, end) = match threshold {
+            threshold if threshold < min && threshold > 0.0 => {
+                ("below all values, which begin", min)
+            }
+            threshold if threshold > max && threshold.is_finite() => {
+                ("above all values, which end", max)
+            }
             _ => return None,
         };
-        let text = format!("limit {written} is {place} at {}", GoNumber(end));
+        let text = format!("threshold {written} is {place} at {}", GoNumber(end));
         Some(match unit {
             None => text,
             Some(unit) if is_bare => {
-                format!("{text} {unit}; write the limit with its unit, such as 250ms")
+                format!("{text} {unit}; write the threshold with its unit, such as 250ms")
             }
             Some(unit) => format!("{text} {unit}"),
         })
@@ -55,18 +59,18 @@ impl LimitRange {
 
     /// Text without the unit of the values, which follows it.
     pub(crate) fn warning(&self) -> Option<String> {
-        let ((lowest, highest), (min, max)) = self.limits.zip(self.values)?;
+        let ((lowest, highest), (min, max)) = self.thresholds.zip(self.values)?;
         if highest < min && highest > 0.0 {
             return Some(format!(
-                "limit {} is below all values, which begin at {}",
+                "threshold {} is below all values, which begin at {}",
                 GoNumber(highest),
                 GoNumber(min)
             ));
         }
-        // A limit of an objective is above all values as long as nothing is wrong.
+        // A threshold of an objective is above all values as long as nothing is wrong.
         (lowest > max && max > 0.0 && lowest / max >= 1000.0).then(|| {
             format!(
-                "limit {} is far above all values, which end at {}",
+                "threshold {} is far above all values, which end at {}",
                 GoNumber(lowest),
                 GoNumber(max)
             )
@@ -79,16 +83,16 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(limit: f64, values: (f64, f64), expected: &str) {
-        let mut range = LimitRange::default();
-        range.add(limit, values);
+    fn check(threshold: f64, values: (f64, f64), expected: &str) {
+        let mut range = ThresholdRange::default();
+        range.add(threshold, values);
         assert_eq!(range.warning().unwrap_or_default(), expected);
     }
 
     #[test]
-    fn limit_beyond_all_values_is_told() {
-        check(0.25, (1.0, 5.0), "limit 0.25 is below all values, which begin at 1");
-        check(5000.0, (1.0, 5.0), "limit 5000 is far above all values, which end at 5");
+    fn threshold_beyond_all_values_has_a_warning() {
+        check(0.25, (1.0, 5.0), "threshold 0.25 is below all values, which begin at 1");
+        check(5000.0, (1.0, 5.0), "threshold 5000 is far above all values, which end at 5");
         check(4999.0, (1.0, 5.0), "");
         check(0.0, (1.0, 5.0), "");
         check(f64::INFINITY, (1.0, 5.0), "");
@@ -100,15 +104,17 @@ mod tests {
     #[test]
     fn threshold_beyond_all_values_names_their_unit() {
         let check = |threshold, unit, is_bare, expected: &str| {
-            let found = LimitRange::threshold_warning(threshold, (12.5e6, 2.1e9), unit, is_bare);
+            let found =
+                ThresholdRange::threshold_warning(threshold, (12.5e6, 2.1e9), unit, is_bare);
             assert_eq!(found.unwrap_or_default(), expected);
         };
-        let below = "limit 250 is below all values, which begin at 1.25e+07 ns; write the limit \
-                     with its unit, such as 250ms";
+        let below = "threshold 250 is below all values, which begin at 1.25e+07 ns; write the \
+                     threshold with its unit, such as 250ms";
         check(("250", 250.0), Some("ns"), true, below);
-        let above = "limit 1h is above all values, which end at 2.1e+09 ns";
+        let above = "threshold 1h is above all values, which end at 2.1e+09 ns";
         check(("1h", 3.6e12), Some("ns"), false, above);
-        check(("3e9", 3e9), None, true, "limit 3e9 is above all values, which end at 2.1e+09");
+        let above = "threshold 3e9 is above all values, which end at 2.1e+09";
+        check(("3e9", 3e9), None, true, above);
         for within in [0.0, 12.5e6, 2.5e8, 2.1e9, f64::INFINITY, f64::NEG_INFINITY] {
             check(("", within), Some("ns"), true, "");
         }
