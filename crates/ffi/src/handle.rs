@@ -30,7 +30,7 @@ pub(crate) struct Description {
     pub(crate) role: u32,
     /// Must be zero.
     pub(crate) reserved: u32,
-    /// Related metric of the role: its `word`, such as of the capacity of a usage.
+    /// Related metric of the role, such as the capacity of a usage: the handle in its `word`.
     pub(crate) link: u64,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Description {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Counter {
-    /// 0 until registered: records are dropped.
+    /// Handle of the metric, opaque; 0 until registered: records are dropped.
     pub(crate) word: u64,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Counter {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct UpDownCounter {
-    /// 0 until registered.
+    /// Handle of the metric, opaque; 0 until registered.
     pub(crate) word: u64,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct UpDownCounter {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Gauge {
-    /// 0 until registered.
+    /// Handle of the metric, opaque; 0 until registered.
     pub(crate) word: u64,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Gauge {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct FloatGauge {
-    /// 0 until registered.
+    /// Handle of the metric, opaque; 0 until registered.
     pub(crate) word: u64,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct FloatGauge {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Text {
-    /// 0 until registered.
+    /// Handle of the metric, opaque; 0 until registered.
     pub(crate) word: u64,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Text {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Histogram {
-    /// 0 until registered.
+    /// Handle of the metric, opaque; 0 until registered.
     pub(crate) word: u64,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Histogram {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct InFlight {
-    /// 0 until registered.
+    /// Handle of the metric, opaque; 0 until registered.
     pub(crate) word: u64,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct InFlight {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Heartbeat {
-    /// 0 until registered.
+    /// Handle of the metric, opaque; 0 until registered.
     pub(crate) word: u64,
 }
 
@@ -128,6 +128,6 @@ pub(crate) struct Stopwatch {
 pub(crate) struct Lane {
     /// First byte of the lane.
     pub(crate) base: *mut c_char,
-    /// End of the usable cells; 0 if there is no lane.
+    /// End of the usable cells, in bytes from `base`; 0 if there is no lane.
     pub(crate) end: usize,
 }

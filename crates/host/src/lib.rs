@@ -47,4 +47,4 @@ pub use error::{Error, Result};
 pub use hiccup::{WakeUp, run_periodic};
 pub use host::HostCollector;
 pub use processes::ProcessCollector;
-pub use settings::{HostTables, Settings};
+pub use settings::{HostTable, Settings};

@@ -8,7 +8,7 @@ use role::{BoxError, Role, RoleContext, Route, RouteSpec, StatusSection, run_blo
 
 use crate::host::HostCollector;
 use crate::process_list::{self, ProcessList, PublishedTable};
-use crate::settings::{HostTables, Settings};
+use crate::settings::{HostTable, Settings};
 
 /// Host role.
 #[derive(Debug)]
@@ -22,22 +22,22 @@ impl Role for HostRole {
     const KEYS: &'static [&'static str] = &["host"];
     const ROUTES: &'static [&'static RouteSpec] = &[&process_list::ROUTE];
 
-    type Settings = HostTables;
+    type Settings = HostTable;
 
-    fn read(document: &Document<'_>) -> Result<HostTables, Problems> {
-        HostTables::read(document)
+    fn read(document: &Document<'_>) -> Result<HostTable, Problems> {
+        HostTable::read(document)
     }
 
-    fn validate_settings(settings: &HostTables, check: &mut SettingsCheck<'_>) {
+    fn validate_settings(settings: &HostTable, check: &mut SettingsCheck<'_>) {
         settings.check(check);
     }
 
     /// Scrapes that the journal has not accepted are in memory.
-    fn buffers_in_memory(settings: &HostTables) -> bool {
+    fn buffers_in_memory(settings: &HostTable) -> bool {
         settings.settings("").is_some()
     }
 
-    fn start(settings: &HostTables, context: &RoleContext) -> Result<HostRole, BoxError> {
+    fn start(settings: &HostTable, context: &RoleContext) -> Result<HostRole, BoxError> {
         let running = match settings.settings(&context.host) {
             Some(enabled) => {
                 Some((enabled.clone(), HostCollector::start(enabled, Arc::clone(&context.intake))?))
@@ -51,7 +51,7 @@ impl Role for HostRole {
 
     async fn reload(
         &mut self,
-        settings: &HostTables,
+        settings: &HostTable,
         context: &RoleContext,
     ) -> Result<Vec<String>, BoxError> {
         let (new_settings, mut lines) = (settings.settings(&context.host), Vec::new());

@@ -12,7 +12,7 @@ use crate::process_table::ProcessTableSettings;
 use crate::source::{SourceHandle, TABLE};
 use crate::source_table::SOURCES;
 
-/// Settings of the host collector. The scrape interval is the intake's.
+/// Settings of the host collector. The collection interval is that of intake.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Host name: the label `host` of all series.
@@ -28,18 +28,18 @@ impl Settings {
 
     /// Settings of all sources with their defaults, for a host name.
     pub fn for_host(host: impl Into<String>) -> Settings {
-        HostTables::default().settings_for(host)
+        HostTable::default().settings_for(host)
     }
 
     /// Settings with keys of `[host]`, as TOML.
     pub fn with_keys(host: impl Into<String>, keys: &str) -> Result<Settings, Problems> {
         let text = format!("[host]\n{keys}");
         let document = Document::parse(&text, Path::new("."))?;
-        let tables = HostTables::read(&document)?;
+        let table = HostTable::read(&document)?;
         let mut check = SettingsCheck::new(&document);
-        tables.check(&mut check);
+        table.check(&mut check);
         let problems = check.finish();
-        if problems.is_empty() { Ok(tables.settings_for(host)) } else { Err(problems) }
+        if problems.is_empty() { Ok(table.settings_for(host)) } else { Err(problems) }
     }
 
     /// Whether the process table is published.
@@ -51,9 +51,9 @@ impl Settings {
     }
 }
 
-/// `[host]`: metrics of this host.
+/// Table `[host]`, as read from the file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct HostTables {
+pub struct HostTable {
     /// Label `host`: the host name. All roles of the node use it.
     name: Option<String>,
     sources: Vec<SourceHandle>,
@@ -76,15 +76,15 @@ struct HostKeys {
     _host: BTreeMap<String, IgnoredAny>,
 }
 
-impl Default for HostTables {
-    fn default() -> HostTables {
-        HostTables { name: None, sources: SOURCES.iter().map(|row| (row.default)()).collect() }
+impl Default for HostTable {
+    fn default() -> HostTable {
+        HostTable { name: None, sources: SOURCES.iter().map(|row| (row.default)()).collect() }
     }
 }
 
-impl HostTables {
+impl HostTable {
     /// Reads the keys of each source.
-    pub(crate) fn read(document: &Document<'_>) -> Result<HostTables, Problems> {
+    pub(crate) fn read(document: &Document<'_>) -> Result<HostTable, Problems> {
         // Reports an error if `host` is not a table.
         document.read::<HostKeys>(&["host"])?;
         let of_sources = SOURCES.iter().flat_map(|row| row.keys);
@@ -99,11 +99,7 @@ impl HostTables {
                 Err(found) => problems.extend(found),
             }
         }
-        if problems.is_empty() {
-            Ok(HostTables { name: keys.name, sources })
-        } else {
-            Err(problems)
-        }
+        if problems.is_empty() { Ok(HostTable { name: keys.name, sources }) } else { Err(problems) }
     }
 
     /// Reports every invalid key.

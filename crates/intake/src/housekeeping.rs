@@ -1,4 +1,4 @@
-//! Housekeeping thread: ledger checkpoints, rejection reports, self metrics.
+//! Housekeeping thread: ledger checkpoints, rejection reports, own metrics.
 
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ pub(crate) fn run_housekeeping(shared: &IntakeState) {
                 Ok(()) => {}
                 Err(Error::Full { .. }) => put_off.add(1),
                 Err(error) => {
-                    shared.add_audit_warning(format!("cannot write the self metrics: {error}"))
+                    shared.add_audit_warning(format!("cannot write the own metrics: {error}"))
                 }
             }
         }

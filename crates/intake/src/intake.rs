@@ -156,7 +156,7 @@ impl Intake {
         &self.shared.settings
     }
 
-    /// The self metrics.
+    /// The own metrics.
     pub fn meter(&self) -> &Arc<Meter> {
         &self.shared.meter
     }
@@ -290,7 +290,7 @@ impl Intake {
 
     /// Declares that these sources have started and have their producers.
     pub fn finish_volatile_start(&self) {
-        // The self metrics of an interval are in memory too.
+        // The own metrics of an interval are in memory too.
         let own = self.producer(SELF_PRODUCER);
         self.shared.ledger_reader.finish_volatile_start(own.id());
     }

@@ -29,7 +29,7 @@ use crate::settings::Settings;
 use crate::space_monitor::SpaceMonitor;
 use crate::write_target::WriteTarget;
 
-/// Producer of the self metrics.
+/// Producer of the own metrics.
 pub(crate) const SELF_PRODUCER: &str = "topdeck";
 /// Duration of one wait for the batch that records the unclean shutdown.
 const GAP_DURABLE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -431,7 +431,7 @@ impl IntakeState {
         accepted.entry(Some(producer)).or_default().add(counts);
     }
 
-    /// Writes the self metrics as of `end`.
+    /// Writes the own metrics as of `end`.
     pub(crate) fn write_self_metrics(&self, end: i64) -> Result<()> {
         let mut writer = self.writer(SeriesKeyEncoding::CANONICAL);
         self.meter.write_rows(self.started_at.min(end), end, &mut writer)?;

@@ -19,7 +19,7 @@ pub struct Settings {
     /// Maximum bytes of batches that wait for the disk; default: 256 MiB. Beyond it senders get a
     /// retryable error.
     pub in_flight_bytes_max: u64,
-    /// Whether background threads sync the journal, update the ledger and write the self metrics;
+    /// Whether background threads sync the journal, update the ledger and write the own metrics;
     /// default: `true`. Otherwise a waiting pending acknowledgement syncs, and
     /// [`Intake::checkpoint_ledger`](crate::Intake::checkpoint_ledger) updates the ledger.
     pub background: bool,

@@ -234,7 +234,7 @@ impl MessageStreamReader {
             return self.lose(0, handler, sink);
         };
         let seen = self.buffer.incomplete() as u64;
-        let to_end = (remaining + self.buffer.passed_over()).saturating_sub(seen);
+        let to_end = (remaining + self.buffer.to_skip()).saturating_sub(seen);
         if to_end < missing {
             return self.lose(0, handler, sink);
         }

@@ -1,28 +1,28 @@
 //! Bytes of one direction of a connection, of which a parser takes the front step by step.
 //!
 //! Steps are small: a parser that has less than [`STEP_BYTES_MAX`] bytes may ask for more, and gets
-//! them joined. Bodies are passed over by their length and are never retained.
+//! them joined. Bodies are skipped by their length and are never retained.
 
 /// Maximum number of bytes that a step may require.
 pub(crate) const STEP_BYTES_MAX: usize = 512;
 
-/// Incomplete step, and the number of bytes to pass over.
+/// Incomplete step, and the number of bytes to skip.
 #[derive(Default)]
 pub(crate) struct StreamBuffer {
     incomplete: Vec<u8>,
-    passed_over: u64,
+    to_skip: u64,
 }
 
 impl StreamBuffer {
     /// Calls `step` with the bytes that are available, until it returns `None`: more are required.
     /// Otherwise it returns the number of bytes that it took, which may exceed what it was given;
-    /// the excess is passed over as it arrives. `step` is also called without bytes.
+    /// the excess is skipped as it arrives. `step` is also called without bytes.
     pub(crate) fn read(&mut self, mut bytes: &[u8], mut step: impl FnMut(&[u8]) -> Option<u64>) {
         loop {
-            let over = self.passed_over.min(bytes.len() as u64);
-            self.passed_over -= over;
-            bytes = &bytes[over as usize..];
-            if self.passed_over > 0 {
+            let skipped = self.to_skip.min(bytes.len() as u64);
+            self.to_skip -= skipped;
+            bytes = &bytes[skipped as usize..];
+            if self.to_skip > 0 {
                 return;
             }
             let before = self.incomplete.len();
@@ -32,7 +32,7 @@ impl StreamBuffer {
                     self.incomplete.extend_from_slice(bytes);
                     return;
                 };
-                self.passed_over = taken;
+                self.to_skip = taken;
                 continue;
             }
             let added = bytes.len().min(STEP_BYTES_MAX - before);
@@ -45,7 +45,7 @@ impl StreamBuffer {
                 // The step took all that was retained: the rest is read from `bytes` itself.
                 Some(taken) if taken >= before as u64 => {
                     self.incomplete.clear();
-                    self.passed_over = taken - before as u64;
+                    self.to_skip = taken - before as u64;
                 }
                 Some(taken) => {
                     self.incomplete.truncate(before);
@@ -55,9 +55,9 @@ impl StreamBuffer {
         }
     }
 
-    /// Bytes to pass over.
-    pub(crate) fn passed_over(&self) -> u64 {
-        self.passed_over
+    /// Number of bytes that are skipped as they arrive.
+    pub(crate) fn to_skip(&self) -> u64 {
+        self.to_skip
     }
 
     /// Bytes of a step that is incomplete.
@@ -65,10 +65,10 @@ impl StreamBuffer {
         self.incomplete.len()
     }
 
-    /// Forgets the position.
+    /// Discards the incomplete step and what is to be skipped: the next byte begins a step.
     pub(crate) fn clear(&mut self) {
         self.incomplete.clear();
-        self.passed_over = 0;
+        self.to_skip = 0;
     }
 
     pub(crate) fn memory(&self) -> usize {

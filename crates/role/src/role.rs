@@ -28,7 +28,7 @@ pub enum NodeMode {
 /// What a node passes to its roles.
 #[derive(Clone)]
 pub struct RoleContext {
-    /// The intake; its supervisor restarts threads that panic, its meter has the self metrics.
+    /// The intake; its supervisor restarts threads that panic, its meter has the own metrics.
     pub intake: Arc<Intake>,
     /// The data directory.
     pub data: PathBuf,

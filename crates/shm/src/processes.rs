@@ -91,7 +91,7 @@ impl ProcessState {
     }
 
     /// Whether the process is known to write no more to its file.
-    pub fn has_exited(self) -> bool {
+    pub fn has_ended(self) -> bool {
         !matches!(self, ProcessState::Running { .. } | ProcessState::Unknown)
     }
 }

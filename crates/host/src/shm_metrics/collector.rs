@@ -327,7 +327,7 @@ impl ShmCollector {
             }
             None => {}
         }
-        if !self.has_scanned && state.has_exited() && process.is_topdeck() {
+        if !self.has_scanned && state.has_ended() && process.is_topdeck() {
             // An earlier topdeck stored its own metrics itself.
             process.skip();
         }

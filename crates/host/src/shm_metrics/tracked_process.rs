@@ -125,7 +125,7 @@ impl TrackedProcess {
     pub(crate) fn update_state(&mut self, state: ProcessState, now: i64) {
         self.state = state;
         // A replaced file ends where its successor starts; `ShmCollector` sets that.
-        if state.has_exited() && state != ProcessState::Replaced {
+        if state.has_ended() && state != ProcessState::Replaced {
             self.report_exit(now);
         }
     }

@@ -189,7 +189,7 @@ impl AppState {
         let open = if self.page == AppPage::Processes { None } else { self.process.clone() };
         self.processes.retain(|process| {
             let is_recent =
-                process.exited_ns.is_none_or(|gone| at_ns.saturating_sub(gone) <= EXITED_SHOWN_NS);
+                process.ended_ns.is_none_or(|gone| at_ns.saturating_sub(gone) <= EXITED_SHOWN_NS);
             is_recent || open.as_ref() == Some(&process.path)
         });
     }

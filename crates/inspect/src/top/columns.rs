@@ -6,7 +6,7 @@ use shm::ProcessState;
 use shm::snapshot::MetricValue;
 
 use crate::top::column_table::{ColumnHeading, TableCell};
-use crate::top::process_history::{PendingOperations, ProcessHistory, pending_in};
+use crate::top::process_history::{OperationsInFlight, ProcessHistory, in_flight_of};
 use crate::top::series_history::SeriesHistory;
 use crate::values;
 use render::terminal::TextStyle;
@@ -40,7 +40,7 @@ impl TableColumn {
         use TableColumn::{Errors, InFlight, Max, Metric, P50, P99, Pid, Program, Rate, Spark};
         let mut columns = vec![Pid, Program, Metric, Rate, P50, P99, Max, InFlight, Errors, Spark];
         columns.retain(|column| match column {
-            InFlight => all.iter().any(|process| process.pending().is_some()),
+            InFlight => all.iter().any(|process| process.in_flight().is_some()),
             Errors => all.iter().any(|process| process.errors().is_some()),
             _ => true,
         });
@@ -102,8 +102,8 @@ impl TableColumn {
                     TableCell::Text("no histogram".into(), Some(TextStyle::Faint))
                 }
             },
-            TableColumn::InFlight => match process.pending() {
-                Some(pending) => TableCell::text(pending_text(pending)),
+            TableColumn::InFlight => match process.in_flight() {
+                Some(in_flight) => TableCell::text(in_flight_text(in_flight)),
                 None => TableCell::Text(NO_VALUE.into(), Some(TextStyle::Faint)),
             },
             TableColumn::Errors => match process.errors() {
@@ -166,26 +166,26 @@ impl TableColumn {
 
 /// State of an exited process.
 fn exit_word(process: &ProcessHistory) -> Option<&'static str> {
-    process.state.has_exited().then(|| process.state.name())
+    process.state.has_ended().then(|| process.state.name())
 }
 
 fn exit_text(exit_word: &str, process: &ProcessHistory) -> String {
-    match process.pending() {
-        Some(PendingOperations { count: 0, .. }) | None => exit_word.to_owned(),
-        Some(PendingOperations { count, .. }) => {
+    match process.in_flight() {
+        Some(OperationsInFlight { count: 0, .. }) | None => exit_word.to_owned(),
+        Some(OperationsInFlight { count, .. }) => {
             format!("{exit_word}, {} in flight", value_formatter::count(count))
         }
     }
 }
 
 /// `12, 3.400 s`: number, and age of the oldest.
-fn pending_text(pending: PendingOperations) -> String {
-    match pending {
-        PendingOperations { count: 0, .. } => "0".into(),
-        PendingOperations { count, oldest_ns: Some(age) } => {
+fn in_flight_text(in_flight: OperationsInFlight) -> String {
+    match in_flight {
+        OperationsInFlight { count: 0, .. } => "0".into(),
+        OperationsInFlight { count, oldest_ns: Some(age) } => {
             format!("{}, {}", value_formatter::count(count), age_text(age))
         }
-        PendingOperations { count, oldest_ns: None } => {
+        OperationsInFlight { count, oldest_ns: None } => {
             format!("{}, ?", value_formatter::count(count))
         }
     }
@@ -222,7 +222,7 @@ fn value_text(series: &SeriesHistory, now_ns: u64) -> String {
             }
             MetricValue::Text(text) => render::text::escape_control(text),
             MetricValue::InFlight(table) => {
-                match pending_text(pending_in(table, now_ns)).as_str() {
+                match in_flight_text(in_flight_of(table, now_ns)).as_str() {
                     "0" => "none in flight".into(),
                     text => text.to_owned(),
                 }
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(age_text(0), "0 ns");
         assert_eq!(age_text(2_500_000_000), "2.50 s");
         assert_eq!(age_text(86_400_000_000_000), "86,400 s");
-        let one = PendingOperations { count: 1_200, oldest_ns: None };
-        assert_eq!(pending_text(one), "1,200, ?");
+        let one = OperationsInFlight { count: 1_200, oldest_ns: None };
+        assert_eq!(in_flight_text(one), "1,200, ?");
     }
 }

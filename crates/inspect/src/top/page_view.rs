@@ -131,7 +131,7 @@ fn process_lines(
         return filled_with_reason(board, frame, colours);
     }
     let lines = visible_rows.clone().map(|row| {
-        let is_gone = rows[row].state.has_exited();
+        let is_gone = rows[row].state.has_ended();
         row_line(&table, row - visible_rows.start, &placed, room, colours, row == at, is_gone)
     });
     let lines = lines.collect();
@@ -161,7 +161,7 @@ fn series_lines(
     };
     let placed = table.fit_columns(room);
     let name = format!("{} {}", process.program, process.pid);
-    let exit_state = process.state.has_exited().then(|| process.state.name().to_uppercase());
+    let exit_state = process.state.has_ended().then(|| process.state.name().to_uppercase());
     // Totals are rows too, but not metrics of the process.
     let own = rows.iter().filter(|series| series.members == 1).count();
     let of = count_text(own, process.series.len(), "metric", "metrics");

@@ -26,8 +26,8 @@ pub(crate) struct ProcessHistory {
     pub(crate) command: String,
     pub(crate) format: &'static str,
     pub(crate) state: ProcessState,
-    /// Time when it was found exited.
-    pub(crate) exited_ns: Option<u64>,
+    /// Time when it was found ended.
+    pub(crate) ended_ns: Option<u64>,
     pub(crate) sampled_ns: u64,
     /// Why it could not be read.
     pub(crate) error: Option<String>,
@@ -39,13 +39,13 @@ pub(crate) struct ProcessHistory {
     pub(crate) totals: BTreeMap<String, SeriesHistory>,
     /// Name of the metric in the row of the process.
     busiest: Option<String>,
-    pending: Option<PendingOperations>,
+    in_flight: Option<OperationsInFlight>,
     errors: Option<Option<f64>>,
 }
 
-/// In-flight operations of a process.
+/// Operations in flight of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PendingOperations {
+pub(crate) struct OperationsInFlight {
     pub(crate) count: u64,
     /// Age of the oldest; `None` if none is listed.
     pub(crate) oldest_ns: Option<u64>,
@@ -53,58 +53,58 @@ pub(crate) struct PendingOperations {
 
 impl ProcessHistory {
     /// History that starts with a first sample.
-    pub(crate) fn new(look: ProcessSample, is_open: bool) -> ProcessHistory {
+    pub(crate) fn new(sample: ProcessSample, is_open: bool) -> ProcessHistory {
         let mut process = ProcessHistory {
-            path: look.path.clone(),
-            pid: look.pid,
-            program: escape_control(file_name(&look.program)),
-            command: escape_control(&look.command),
-            format: look.format,
-            state: look.state,
-            exited_ns: None,
-            sampled_ns: look.at_ns,
+            path: sample.path.clone(),
+            pid: sample.pid,
+            program: escape_control(file_name(&sample.program)),
+            command: escape_control(&sample.command),
+            format: sample.format,
+            state: sample.state,
+            ended_ns: None,
+            sampled_ns: sample.at_ns,
             error: None,
             dropped: 0,
             rejected: 0,
             series: Vec::new(),
             totals: BTreeMap::new(),
             busiest: None,
-            pending: None,
+            in_flight: None,
             errors: None,
         };
-        process.record(look, is_open);
+        process.record(sample, is_open);
         process
     }
 
     /// Adds a sample. In an open process all metrics are followed, in others the busiest.
-    pub(crate) fn record(&mut self, look: ProcessSample, is_open: bool) {
-        self.state = look.state;
-        self.sampled_ns = look.at_ns;
-        if self.state.has_exited() {
-            self.exited_ns.get_or_insert(look.at_ns);
+    pub(crate) fn record(&mut self, sample: ProcessSample, is_open: bool) {
+        self.state = sample.state;
+        self.sampled_ns = sample.at_ns;
+        if self.state.has_ended() {
+            self.ended_ns.get_or_insert(sample.at_ns);
         }
-        (self.dropped, self.rejected) = (look.dropped, look.rejected);
-        let samples = match look.metrics {
-            Ok(samples) => samples,
+        (self.dropped, self.rejected) = (sample.dropped, sample.rejected);
+        let values = match sample.metrics {
+            Ok(values) => values,
             Err(reason) => {
                 self.error = Some(escape_control(&reason));
                 return;
             }
         };
         self.error = None;
-        let readings: Vec<PartialValue> = samples
+        let readings: Vec<PartialValue> = values
             .into_iter()
             .enumerate()
-            .map(|(at, samples)| self.record_series(at, samples))
+            .map(|(at, value)| self.record_series(at, value))
             .collect();
         self.series.truncate(readings.len());
         let groups = self.groups(&readings, is_open);
-        self.record_totals(&readings, &groups, look.at_ns);
+        self.record_totals(&readings, &groups, sample.at_ns);
         let busiest = self.busiest.take();
         for (series, reading) in self.series.iter_mut().zip(readings) {
             let is_shown =
                 busiest.as_ref() == Some(&series.name) && !self.totals.contains_key(&series.name);
-            series.record(look.at_ns, reading, is_open || is_shown);
+            series.record(sample.at_ns, reading, is_open || is_shown);
         }
         self.busiest = self.choose_busiest(busiest);
         if let Some(name) = &self.busiest
@@ -115,7 +115,7 @@ impl ProcessHistory {
                 .filter(|series| series.name == *name)
                 .for_each(SeriesHistory::update_stats);
         }
-        self.pending = self.all_pending();
+        self.in_flight = self.all_in_flight();
         self.errors = self.all_errors();
     }
 
@@ -184,7 +184,7 @@ impl ProcessHistory {
             let values = members.iter().filter_map(|&at| readings[at].histogram());
             let value = match merge_histograms(values) {
                 Some(merged) => MetricValue::Histogram(Box::new(merged)),
-                None => MetricValue::Unknown("its series have buckets that do not fit together"),
+                None => MetricValue::Unknown("its series have different bucket layouts"),
             };
             if let Some(total) = self.totals.get_mut(name) {
                 total.record(at_ns, PartialValue::Full(value), true);
@@ -203,11 +203,12 @@ impl ProcessHistory {
         let best = scores.iter().max_by(|a, b| {
             (a.1.0.cmp(&b.1.0)).then(a.1.1.total_cmp(&b.1.1)).then_with(|| b.0.cmp(a.0))
         });
-        let (best, (is_timing, score)) = best?;
+        let (best, (is_timing, best_score)) = best?;
         match current {
             Some(name) => match key(&name) {
-                Some((kind, best_score))
-                    if kind == *is_timing && *score <= best_score * BUSIER_RATIO =>
+                Some((current_kind, current_score))
+                    if current_kind == *is_timing
+                        && *best_score <= current_score * BUSIER_RATIO =>
                 {
                     Some(name)
                 }
@@ -228,7 +229,7 @@ impl ProcessHistory {
         self.totals.get(name).or_else(|| self.series.iter().find(|series| series.name == *name))
     }
 
-    /// Rows of the page of the process: histograms first, totals before their members.
+    /// Rows of the screen of the process: histograms first, totals before their members.
     pub(crate) fn rows(&self) -> Vec<&SeriesHistory> {
         let mut rows = Vec::with_capacity(self.series.len() + self.totals.len());
         // Members that were registered separately are listed together.
@@ -252,17 +253,17 @@ impl ProcessHistory {
     }
 
     /// `None` if the process has no table of operations.
-    pub(crate) fn pending(&self) -> Option<PendingOperations> {
-        self.pending
+    pub(crate) fn in_flight(&self) -> Option<OperationsInFlight> {
+        self.in_flight
     }
 
-    fn all_pending(&self) -> Option<PendingOperations> {
+    fn all_in_flight(&self) -> Option<OperationsInFlight> {
         let all =
             self.series.iter().filter_map(|series| match series.last.as_ref()?.1.value()? {
-                MetricValue::InFlight(table) => Some(pending_in(table, self.sampled_ns)),
+                MetricValue::InFlight(table) => Some(in_flight_of(table, self.sampled_ns)),
                 _ => None,
             });
-        all.reduce(|a, b| PendingOperations {
+        all.reduce(|a, b| OperationsInFlight {
             count: a.count.saturating_add(b.count),
             oldest_ns: a.oldest_ns.max(b.oldest_ns),
         })
@@ -281,10 +282,10 @@ impl ProcessHistory {
     }
 }
 
-/// In-flight operations of a table.
-pub(crate) fn pending_in(table: &InFlightSnapshot, now_ns: u64) -> PendingOperations {
+/// Operations in flight of a table.
+pub(crate) fn in_flight_of(table: &InFlightSnapshot, now_ns: u64) -> OperationsInFlight {
     let oldest = table.operations.iter().map(|operation| operation.start_ns).min();
-    PendingOperations {
+    OperationsInFlight {
         count: table.count(),
         oldest_ns: oldest.map(|start_ns| now_ns.saturating_sub(start_ns)),
     }
@@ -319,10 +320,10 @@ mod tests {
     use super::*;
     use crate::top::fixtures::{S, in_flight, labelled, metric, process_sample, recorded, two};
 
-    fn after_samples(looks: u64, is_open: bool) -> ProcessHistory {
-        let mut all = (1..=looks).map(|at| two(at, &[1_000, 2_000, 50_000, 3_000]).remove(0));
-        let mut process = ProcessHistory::new(all.next().expect("a look"), is_open);
-        all.for_each(|look| process.record(look, is_open));
+    fn after_samples(samples: u64, is_open: bool) -> ProcessHistory {
+        let mut all = (1..=samples).map(|at| two(at, &[1_000, 2_000, 50_000, 3_000]).remove(0));
+        let mut process = ProcessHistory::new(all.next().expect("a sample"), is_open);
+        all.for_each(|sample| process.record(sample, is_open));
         process
     }
 
@@ -386,7 +387,10 @@ mod tests {
     fn operations_in_flight_are_summed() {
         let metrics = vec![in_flight("reads", &[S, 3 * S]), in_flight("writes", &[2 * S])];
         let process = ProcessHistory::new(process_sample(1, "x", 10 * S, metrics), false);
-        assert_eq!(process.pending(), Some(PendingOperations { count: 3, oldest_ns: Some(9 * S) }));
+        assert_eq!(
+            process.in_flight(),
+            Some(OperationsInFlight { count: 3, oldest_ns: Some(9 * S) })
+        );
         assert_eq!(after_samples(2, false).errors(), Some(Some(3.0)));
         assert_eq!(process.errors(), None);
     }

@@ -54,7 +54,7 @@ impl ProcessMonitor {
             .collect();
         // Rows that compare equal are sorted by PID.
         samples.sort_by(|a, b| a.pid.cmp(&b.pid).then_with(|| a.path.cmp(&b.path)));
-        for sample in samples.iter().filter(|sample| sample.state.has_exited()) {
+        for sample in samples.iter().filter(|sample| sample.state.has_ended()) {
             self.attached.remove(&sample.path);
             self.ignored.insert(sample.path.clone());
         }
@@ -76,7 +76,7 @@ impl ProcessMonitor {
         }
         // Its file was removed: the process had exited.
         for (path, one) in &mut self.attached {
-            if !found_paths.contains(path) && !one.state.has_exited() {
+            if !found_paths.contains(path) && !one.state.has_ended() {
                 one.state = ProcessState::Exited;
             }
         }
@@ -86,7 +86,7 @@ impl ProcessMonitor {
     fn attach(&mut self, found: MetricsFile, state: ProcessState) {
         let path = found.path.clone();
         // Processes that exited before the start are not part of `top`.
-        if state.has_exited() {
+        if state.has_ended() {
             self.ignored.insert(path);
             return;
         }

@@ -93,8 +93,10 @@ impl SortKey {
         match self {
             SortKey::Program => SortValue::Text(&process.program),
             SortKey::Pid => SortValue::Number(Some(-f64::from(process.pid))),
-            SortKey::InFlight => number(process.pending().map(|pending| pending.count)),
-            SortKey::Oldest => number(process.pending().and_then(|pending| pending.oldest_ns)),
+            SortKey::InFlight => number(process.in_flight().map(|in_flight| in_flight.count)),
+            SortKey::Oldest => {
+                number(process.in_flight().and_then(|in_flight| in_flight.oldest_ns))
+            }
             SortKey::Errors => SortValue::Number(process.errors().flatten()),
             _ => process
                 .busiest()

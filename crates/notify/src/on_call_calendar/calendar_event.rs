@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use super::CalendarProblem;
 use super::content_line::ContentLine;
 use super::event_time::{EventDuration, EventTime, EventTimeFormat};
-use super::recurrence_rule::{RecurrenceRule, add_days, is_until_form};
+use super::recurrence_rule::{RecurrenceRule, add_days, is_until_format_valid};
 use crate::nearest_name::unknown_name;
 use crate::rotation::instant_ns;
 
@@ -271,7 +271,7 @@ impl CalendarEvent {
             return Err(line.problem("an event with RECURRENCE-ID does not recur"));
         }
         let rule = RecurrenceRule::read(line, zone)?;
-        if rule.is_often()
+        if rule.recurs_within_month()
             && let Some(defect) = self.length.defect_of_often()
         {
             return Err(line.problem(defect));
@@ -282,7 +282,7 @@ impl CalendarEvent {
             return Err(line.problem(what));
         }
         if let Some(until) = &rule.until {
-            if !is_until_form(self.start.form, until.form) {
+            if !is_until_format_valid(self.start.form, until.form) {
                 let what = "UNTIL must be a date if DTSTART is one, without a zone if DTSTART has \
                             none, and else in UTC";
                 return Err(line.problem(what));

@@ -48,8 +48,8 @@ pub(super) struct RecurrenceRule {
 }
 
 impl RecurrenceRule {
-    /// Whether it is not one of months that have one date at most.
-    pub(super) fn is_often(&self) -> bool {
+    /// Whether it may have several dates in a month.
+    pub(super) fn recurs_within_month(&self) -> bool {
         let is_single = match self.by_day[..] {
             [] => self.by_month_day.len() <= 1,
             [day] => day.ordinal.is_some(),
@@ -239,8 +239,8 @@ fn read_until(
     EventTime::read(&time, zone)
 }
 
-/// Whether UNTIL may have its form in an event whose start has this one.
-pub(super) fn is_until_form(start: EventTimeFormat, until: EventTimeFormat) -> bool {
+/// Whether RFC 5545 allows the format of UNTIL beside that of DTSTART.
+pub(super) fn is_until_format_valid(start: EventTimeFormat, until: EventTimeFormat) -> bool {
     match start {
         EventTimeFormat::Zoned | EventTimeFormat::Utc => until == EventTimeFormat::Utc,
         EventTimeFormat::Date | EventTimeFormat::Floating => until == start,

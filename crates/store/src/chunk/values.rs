@@ -228,7 +228,7 @@ pub(crate) struct CumulativeChunk {
     /// The first sample, or its predecessor.
     pub(crate) base: Histogram,
     /// Whether the base is the predecessor.
-    pub(crate) is_first_delta: bool,
+    pub(crate) is_base_predecessor: bool,
     /// Block of the increments: of all samples if the base is the predecessor, otherwise of all but
     /// the first. It is not decoded yet.
     pub(crate) block: Vec<u8>,
@@ -254,7 +254,7 @@ pub(crate) fn decode_increments(
 ) -> Result<Option<CumulativeChunk>, Corruption> {
     let (times, rest) = read_times(header, bytes)?;
     let mut reader = WireReader::new(rest);
-    let CumulativeBase { predecessor, base, is_first_delta } =
+    let CumulativeBase { predecessor, base, is_base_predecessor } =
         CumulativeBase::read(&mut reader, header.content)?;
     let text = |error: model::Error| error.to_string();
     let block = reader.bytes("deltas").map_err(text)?;
@@ -262,8 +262,8 @@ pub(crate) fn decode_increments(
     let high = read_doubles(&mut reader, times.len())?;
     let low = read_doubles(&mut reader, times.len())?;
     let block_rows = block::rows(block).map_err(|error| error.to_string())?;
-    let recorded = usize::from(!is_first_delta);
-    if block_rows.saturating_add(recorded) != times.len() {
+    let without_increment = usize::from(!is_base_predecessor);
+    if block_rows.saturating_add(without_increment) != times.len() {
         return Err(format!("{block_rows} deltas for {} rows", times.len()));
     }
     let mut sums = Vec::with_capacity(times.len());
@@ -282,7 +282,7 @@ pub(crate) fn decode_increments(
         times,
         predecessor,
         base,
-        is_first_delta,
+        is_base_predecessor,
         block: block.to_owned(),
         block_rows,
         sums,
@@ -315,22 +315,23 @@ struct CumulativeBase {
     predecessor: Predecessor,
     /// The first sample or, if the first is delta-encoded too, its predecessor.
     base: Histogram,
-    is_first_delta: bool,
+    /// Whether the base is the predecessor.
+    is_base_predecessor: bool,
 }
 
 impl CumulativeBase {
     fn read(reader: &mut WireReader<'_>, content: ChunkKind) -> Result<CumulativeBase, Corruption> {
         let mut predecessor = Predecessor::Unknown;
         let mut before = None;
-        let mut is_first_delta = false;
+        let mut is_base_predecessor = false;
         if content == ChunkKind::CumulativeWithPredecessor {
             predecessor = Predecessor::Nothing;
             let tag = reader.u8("predecessor tag").map_err(|error| error.to_string())?;
             if has_predecessor(tag)? {
                 let (start, end) = read_time(reader)?;
                 let value = read_frame(reader, "predecessor")?;
-                is_first_delta = tag == PREDECESSOR_DELTA;
-                before = is_first_delta.then(|| value.clone());
+                is_base_predecessor = tag == PREDECESSOR_DELTA;
+                before = is_base_predecessor.then(|| value.clone());
                 predecessor =
                     Predecessor::Sample(Rows::Cumulative(vec![Row { start, end, value }]));
             }
@@ -339,7 +340,7 @@ impl CumulativeBase {
             Some(before) => before,
             None => read_frame(reader, "first row")?,
         };
-        Ok(CumulativeBase { predecessor, base, is_first_delta })
+        Ok(CumulativeBase { predecessor, base, is_base_predecessor })
     }
 }
 
@@ -351,7 +352,8 @@ struct CumulativeColumn {
     /// Block of deltas, one per sample.
     deltas: Vec<u8>,
     rows: usize,
-    is_first_delta: bool,
+    /// Whether the base is the predecessor.
+    is_base_predecessor: bool,
     exactness: Vec<u8>,
     columns: Vec<Vec<f64>>,
 }
@@ -362,13 +364,21 @@ impl CumulativeColumn {
         content: ChunkKind,
         rows: usize,
     ) -> Result<CumulativeColumn, Corruption> {
-        let CumulativeBase { predecessor, base, is_first_delta } =
+        let CumulativeBase { predecessor, base, is_base_predecessor } =
             CumulativeBase::read(reader, content)?;
         let text = |error: model::Error| error.to_string();
         let deltas = reader.bytes("deltas").map_err(text)?.to_owned();
         let exactness = reader.read_bytes(rows, "exactness").map_err(text)?.to_owned();
         let columns = (0..4).map(|_| read_doubles(reader, rows)).collect::<Result<_, _>>()?;
-        Ok(CumulativeColumn { predecessor, base, deltas, rows, is_first_delta, exactness, columns })
+        Ok(CumulativeColumn {
+            predecessor,
+            base,
+            deltas,
+            rows,
+            is_base_predecessor,
+            exactness,
+            columns,
+        })
     }
 
     fn tracked_statistics(&self, row: usize) -> TrackedStatistics {
@@ -380,12 +390,12 @@ impl CumulativeColumn {
 
     fn values(&self) -> Result<Vec<Histogram>, Corruption> {
         let (deltas, _) = block::decode(&self.deltas).map_err(|error| error.to_string())?;
-        let recorded = usize::from(!self.is_first_delta);
-        if deltas.len().saturating_add(recorded) != self.rows {
+        let without_increment = usize::from(!self.is_base_predecessor);
+        if deltas.len().saturating_add(without_increment) != self.rows {
             return Err(format!("{} deltas for {} rows", deltas.len(), self.rows));
         }
         let mut values: Vec<Histogram> = Vec::with_capacity(self.rows);
-        if !self.is_first_delta {
+        if !self.is_base_predecessor {
             values.push(self.base.clone());
         }
         for delta in &deltas {
@@ -398,7 +408,7 @@ impl CumulativeColumn {
 
     /// The last value. The chunk is not empty.
     fn last(&self) -> Result<Histogram, Corruption> {
-        if self.rows == 1 && !self.is_first_delta {
+        if self.rows == 1 && !self.is_base_predecessor {
             return Ok(self.base.clone());
         }
         let scheme = block::scheme(&self.deltas).map_err(|error| error.to_string())?;

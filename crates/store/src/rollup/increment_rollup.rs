@@ -34,7 +34,7 @@ impl StoreInner {
     pub(super) fn rollup_of_increments(
         &self,
         parts: &[Arc<dyn Part>],
-        base: &BaseParts<'_>,
+        base_parts: &BaseParts<'_>,
         id: &SeriesId,
         (day, resolution): (i64, Resolution),
         gaps: &mut Vec<Gap>,
@@ -50,7 +50,8 @@ impl StoreInner {
         let series = (id, SeriesKind::Histogram(Temporality::Cumulative));
         let (end, _) = first.first_time();
         let mut more_gaps = Vec::new();
-        let predecessor = self.predecessor(base, series, end, recorded, None, &mut more_gaps)?;
+        let predecessor =
+            self.predecessor(base_parts, series, end, recorded, None, &mut more_gaps)?;
         // Rollups have a period.
         let period = resolution.period().unwrap_or(DAY);
         let rows = rollup_chunks(chunks, &predecessor, period);
@@ -69,14 +70,14 @@ fn rollup_chunks(
 ) -> Option<Rows> {
     let first = chunks.first()?;
     let (end, start) = first.first_time();
-    let is_first = *predecessor == Predecessor::Nothing && !first.is_first_delta;
-    let is_recorded = first.is_first_delta && first.predecessor == *predecessor;
+    let is_first = *predecessor == Predecessor::Nothing && !first.is_base_predecessor;
+    let is_recorded = first.is_base_predecessor && first.predecessor == *predecessor;
     if !is_first && !is_recorded {
         return None;
     }
     let mut rollup = IncrementRollup::new(period, &first.base);
-    // The first sample counts whole from its start. Without a start it counts nothing, but leaves a
-    // row.
+    // The whole value of the first sample is an increase since its start. Without a start its
+    // increase is unknown: it gives an empty row.
     let is_uncounted = is_first && start == end;
     let is_started = !is_first || is_uncounted || rollup.add_sample(&first.base, end);
     if !is_started
@@ -168,7 +169,7 @@ impl IncrementRollup {
         let mut counts = CountWindow::default();
         let is_supported = chunk.is_plain
             && is_base_plain
-            && self.is_like(base)
+            && self.has_grid_of_rollup(base)
             && counts.add_histogram(base)
             && self.continues(chunk, base_sum)
             && self.decode(chunk, &counts);
@@ -185,7 +186,7 @@ impl IncrementRollup {
         is_added
     }
 
-    /// Adds a sample that counts whole; false if it is not supported.
+    /// Adds a sample whose whole value is an increase; false if it is not supported.
     fn add_sample(&mut self, value: &Histogram, end: i64) -> bool {
         self.interval = Some(interval_start(end, self.period));
         self.sum = value.tracked_sum().value().filter(|_| !value.is_empty());
@@ -196,7 +197,7 @@ impl IncrementRollup {
     fn continues(&self, chunk: &CumulativeChunk, base_sum: f64) -> bool {
         let Some((counts, sum, time)) = &self.last else { return true };
         let (buckets, zero) = counts.buckets();
-        chunk.is_first_delta
+        chunk.is_base_predecessor
             && chunk.predecessor.time() == Some(*time)
             && sum.to_bits() == base_sum.to_bits()
             && zero == chunk.base.zero_count()
@@ -218,7 +219,8 @@ impl IncrementRollup {
         is_on_grid && total >> TOTAL_BITS_MAX == 0
     }
 
-    fn is_like(&self, base: &Histogram) -> bool {
+    /// Whether a histogram has the scheme and zero threshold of the rollup, and mirrored buckets.
+    fn has_grid_of_rollup(&self, base: &Histogram) -> bool {
         *base.scheme() == self.grid.scheme
             && base.zero_threshold() == self.grid.zero_threshold
             && base.scheme().is_mirrored()
@@ -230,17 +232,17 @@ impl IncrementRollup {
         block: &DecodedBlock,
         base_sum: f64,
     ) -> bool {
-        let recorded = usize::from(!chunk.is_first_delta);
+        let without_increment = usize::from(!chunk.is_base_predecessor);
         let (mut sum_before, mut is_empty) = (base_sum, chunk.base.is_empty());
-        let mut end_before = match chunk.is_first_delta {
+        let mut end_before = match chunk.is_base_predecessor {
             true => chunk.predecessor.time().map(|time| time.0),
             false => chunk.times.first().map(|time| time.1),
         };
         // Rows of the block that end in the current interval, not added yet.
         let mut pending = 0..0;
-        let samples = chunk.times.iter().zip(&chunk.sums).skip(recorded).enumerate();
+        let samples = chunk.times.iter().zip(&chunk.sums).skip(without_increment).enumerate();
         for (row, (&(start, end), &sum)) in samples {
-            // Such a sample counts whole, whatever it contains.
+            // The whole value of such a sample is an increase, whatever it contains.
             let is_reset = start < end && end_before.is_none_or(|before| start >= before);
             let more = match is_empty {
                 true => CompensatedSum::new(sum),
@@ -320,12 +322,12 @@ mod tests {
         rollup_rows(&finer, PERIOD)
     }
 
-    /// Rolls up chunks of samples that were written in some pieces; returns whether that was
-    /// possible from their increments. The result must then be that of the samples.
+    /// Rolls up chunks of samples that were written in pieces of some rows; returns whether that
+    /// was possible from their increments. The result must then be that of the samples.
     #[track_caller]
-    fn check(rows: &[Row<Histogram>], predecessor: &Predecessor, pieces: usize) -> bool {
+    fn check(rows: &[Row<Histogram>], predecessor: &Predecessor, piece_rows: usize) -> bool {
         let (mut chunks, mut before) = (Vec::new(), predecessor.clone());
-        for piece in rows.chunks(pieces) {
+        for piece in rows.chunks(piece_rows) {
             let piece = Rows::Cumulative(piece.to_vec());
             let last = piece.last_sample(i64::MAX).unwrap();
             let source = ChunkSource::Rows(piece);
@@ -376,9 +378,12 @@ mod tests {
             .map(|step| (vec![(step % 9 - 4, (step % 5) as u64 * 7 + 1)], i64::from(step % 3 + 1)))
             .collect();
         let mut rows = samples(&steps, None);
-        for pieces in [1, 7, 359, 700] {
-            assert!(check(&rows, &Predecessor::Nothing, pieces), "{pieces}");
-            assert!(check(&samples(&steps, Some(0)), &Predecessor::Nothing, pieces), "{pieces}");
+        for piece_rows in [1, 7, 359, 700] {
+            assert!(check(&rows, &Predecessor::Nothing, piece_rows), "{piece_rows}");
+            assert!(
+                check(&samples(&steps, Some(0)), &Predecessor::Nothing, piece_rows),
+                "{piece_rows}"
+            );
         }
         let before = Predecessor::Sample(Rows::Cumulative(vec![rows.remove(0)]));
         assert!(check(&rows, &before, 100));
@@ -417,7 +422,7 @@ mod tests {
                 (prop::collection::vec((-20i32..20, 0u64..1 << 30), 0..4), 1i64..9),
                 1..60,
             ),
-            pieces in 1usize..20,
+            piece_rows in 1usize..20,
             start in prop::option::of(0i64..3),
             has_predecessor in any::<bool>(),
         ) {
@@ -426,7 +431,7 @@ mod tests {
                 true => Predecessor::Sample(Rows::Cumulative(vec![rows.remove(0)])),
                 false => Predecessor::Nothing,
             };
-            prop_assert!(check(&rows, &predecessor, pieces));
+            prop_assert!(check(&rows, &predecessor, piece_rows));
         }
 
         /// Such samples are rolled up as they are, or not at all.
@@ -437,7 +442,7 @@ mod tests {
                 1..60,
             ),
             changes in prop::collection::vec((any::<prop::sample::Index>(), 0u8..9), 1..4),
-            pieces in 1usize..20,
+            piece_rows in 1usize..20,
             has_predecessor in any::<bool>(),
         ) {
             let mut rows = samples(&steps, None);
@@ -449,7 +454,7 @@ mod tests {
                 true => Predecessor::Sample(Rows::Cumulative(vec![rows.remove(0)])),
                 false => Predecessor::Nothing,
             };
-            check(&rows, &predecessor, pieces);
+            check(&rows, &predecessor, piece_rows);
         }
     }
 

@@ -374,13 +374,13 @@ impl IncrementsBuilder {
             }
         });
         // Samples before the first row of the block.
-        let recorded = usize::from(!chunk.is_first_delta);
-        let row_of = |sample: usize| sample.saturating_sub(recorded);
+        let without_increment = usize::from(!chunk.is_base_predecessor);
+        let row_of = |sample: usize| sample.saturating_sub(without_increment);
         let mut first = samples.start;
         let has_samples = self.increments.as_ref().is_some_and(|held| !held.times.is_empty());
         let continues = first == 0
             && has_samples
-            && chunk.is_first_delta
+            && chunk.is_base_predecessor
             && predecessor.time() == Some(self.last_time);
         if continues {
             self.record_end();

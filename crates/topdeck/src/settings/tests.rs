@@ -30,7 +30,7 @@ fn an_empty_file_is_the_defaults() {
     assert_eq!(settings.node, NodeSettings::default());
     assert_eq!(settings.roles.get::<listen::ListenRole>(), Some(&listen::ListenTables::default()));
     assert_eq!(settings.roles.get::<pull::PullRole>(), Some(&pull::PullTables::default()));
-    assert_eq!(settings.roles.get::<host::HostRole>(), Some(&host::HostTables::default()));
+    assert_eq!(settings.roles.get::<host::HostRole>(), Some(&host::HostTable::default()));
     assert_eq!(settings.roles.get::<forward::ForwardRole>(), Some(&Default::default()));
 }
 

@@ -21,11 +21,11 @@ pub(crate) trait CountWord: Copy + Default + PartialEq {
     fn plus(self, other: Self) -> Self;
     /// Adds the count to a total; saturates where the total may overflow.
     fn saturating_add_to(self, total: u64) -> u64;
-    /// Sum of cells that fits the word, if the counts have no more bits than they should.
+    /// Sum of cells: exact if no count has more than `BITS` bits, else modulo 2^64 or 2^32.
     fn sum(cells: &[Self]) -> u64;
     fn or(self, other: Self) -> Self;
-    /// Expected count, modulo 2^64 or 2^32.
-    fn expected_count(rate: u32, scale: u32, shift: u32) -> Self;
+    /// Predicted count, modulo 2^64 or 2^32.
+    fn predicted_count(rate: u32, scale: u32, shift: u32) -> Self;
     /// The part of a buffer for this width.
     fn buffer(buffer: &mut CountBuffer) -> &mut Vec<Self>;
 }
@@ -42,7 +42,8 @@ impl CountWord for u32 {
     }
     #[inline(always)]
     fn double(self) -> f64 {
-        // Counts are below 2^31; conversions of signed numbers are vectorised.
+        // Counts have NARROW_BITS bits, so the cast is exact; conversions of signed numbers are
+        // vectorised.
         f64::from(self as i32)
     }
     #[inline(always)]
@@ -63,7 +64,7 @@ impl CountWord for u32 {
         self | other
     }
     #[inline(always)]
-    fn expected_count(rate: u32, scale: u32, shift: u32) -> u32 {
+    fn predicted_count(rate: u32, scale: u32, shift: u32) -> u32 {
         (u64::from(rate).wrapping_mul(u64::from(scale)) >> shift) as u32
     }
     fn buffer(buffer: &mut CountBuffer) -> &mut Vec<u32> {
@@ -102,7 +103,7 @@ impl CountWord for u64 {
         self | other
     }
     #[inline(always)]
-    fn expected_count(rate: u32, scale: u32, shift: u32) -> u64 {
+    fn predicted_count(rate: u32, scale: u32, shift: u32) -> u64 {
         u64::from(rate).wrapping_mul(u64::from(scale)) >> shift
     }
     fn buffer(buffer: &mut CountBuffer) -> &mut Vec<u64> {

@@ -229,7 +229,7 @@ impl RateModel {
             for (at, &count) in cells.iter().enumerate() {
                 let row = number.wrapping_mul(group).wrapping_add(at);
                 let expected =
-                    u64::expected_count(expected, self.scale(first.wrapping_add(row)), shift);
+                    u64::predicted_count(expected, self.scale(first.wrapping_add(row)), shift);
                 each(row, count.wide().wrapping_sub(expected).wrapping_add(reach(bits)));
             }
             if cells.len() == group {
@@ -307,8 +307,8 @@ impl RateModel {
                 let expected = rate_in_64ths(rates[at]);
                 for (cell, &scale) in cells.iter_mut().zip(scales) {
                     let expected = match IS_SCALED {
-                        true => T::expected_count(expected, scale, shift),
-                        false => T::expected_count(expected, 1, 6),
+                        true => T::predicted_count(expected, scale, shift),
+                        false => T::predicted_count(expected, 1, 6),
                     };
                     *cell = cell.plus(expected.plus(least[at]));
                 }
@@ -318,7 +318,7 @@ impl RateModel {
         for at in 0..COLUMNS {
             let expected = rate_in_64ths(rates[at]);
             for (cell, &scale) in column_cells[at].1.iter_mut().zip(rest_scales) {
-                *cell = cell.plus(T::expected_count(expected, scale, shift)).plus(least[at]);
+                *cell = cell.plus(T::predicted_count(expected, scale, shift)).plus(least[at]);
             }
             self.rates[columns[at].0] = rates[at];
         }
