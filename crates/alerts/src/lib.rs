@@ -15,6 +15,7 @@
 //!                               └─► site_acknowledgements ─► rule_worker
 //! settings, OpenSLO ─► slo_settings ─► slo_service ─► slo_api: HTTP
 //! ```
+//! The *board* is the published snapshot of rules, alerts and silences, which routes read.
 //! One thread evaluates all groups, one after the other: on schedule, and own rules also when rows
 //! of their streams arrived. Others note which series got rows, compute budgets of SLOs, look for
 //! series that vanished and what replaced them ([`series_watcher`]), and for rules that select

@@ -15,9 +15,9 @@ use crate::server_client::{RequestParameters, ServerClient};
 
 /// Show damage of stored data of a server, or acknowledge it
 ///
-/// Lists damaged records of the journal found within a day, and inputs that are skipped because
-/// their processing panicked. /health reports them until they are acknowledged. Acknowledgements
-/// stay: they are listed over restarts.
+/// Lists damaged records of the journal found within a day, and inputs whose processing panicked:
+/// records, which are skipped, and maintenance, which is retried. /health reports them until they
+/// are acknowledged, or maintenance succeeds. Acknowledgements stay: they are listed over restarts.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -116,8 +116,8 @@ fn damage_text(status: &Value) -> String {
     }
     for it in entries(status, "quarantined").iter().filter(|it| it["acknowledged"] == false) {
         count += 1;
-        let skipped = format!("skipped: {}", text_of(it, "reason"));
-        reported.row(vec![time_of(it, "since_ns"), text_of(it, "input"), String::new(), skipped]);
+        let panicked = format!("panicked: {}", text_of(it, "reason"));
+        reported.row(vec![time_of(it, "since_ns"), text_of(it, "input"), String::new(), panicked]);
     }
     let terminal = Terminal::new(false);
     let mut text = match count {
@@ -175,6 +175,7 @@ mod tests {
         let text = damage_text(&status);
         let (reported, acknowledged) = text.split_once("\n\n").unwrap();
         assert!(reported.contains("records 8..9") && reported.contains("rolling up day 7"));
+        assert!(reported.contains("panicked: a count overflows"), "{reported}");
         assert!(!reported.contains("records 3..4"), "{text}");
         assert!(acknowledged.contains("records 3..4") && acknowledged.contains("disk replaced"));
         assert_eq!(acknowledged.lines().count(), 2, "{text}");

@@ -87,7 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             let set =
                 journal.add_checkpoint(name, at, !options.droppable).map_err(with_dir(dir))?;
             format!(
-                "{}: set at position {}; records after it are {} at a limit\n",
+                "{}: set at position {}; records after it are {} when a limit is reached\n",
                 escape_control(name),
                 set.position,
                 stat::at_limit(&set, stat(&journal)?.settings.limits.on_full)
@@ -110,7 +110,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         (None, Some(checkpoint)) => {
             let stat = stat(&journal)?;
             format!(
-                "{}: position {}, {} behind the end, set {}; records after it are {} at a limit\n",
+                "{}: position {}, {} behind the end, set {}; records after it are {} when a limit is reached\n",
                 escape_control(name),
                 checkpoint.position,
                 format::format_records(stat::lag_records(&stat, &checkpoint)),

@@ -46,7 +46,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME|none", default_value = "none", value_parser = parse::parse_age_limit)]
     max_age: OptionalLimit<Duration>,
 
-    /// Policy at a limit when a subscriber still needs the oldest records
+    /// Policy when a limit is reached and a subscriber still needs the oldest records
     #[arg(long, value_name = "POLICY", default_value = "reject", value_parser = parse::limit_policy_parser())]
     on_full: LimitPolicy,
 

@@ -29,7 +29,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME|none", value_parser = parse::parse_age_limit)]
     max_age: Option<OptionalLimit<Duration>>,
 
-    /// Policy at a limit when a subscriber still needs the oldest records
+    /// Policy when a limit is reached and a subscriber still needs the oldest records
     #[arg(long, value_name = "POLICY", value_parser = parse::limit_policy_parser())]
     on_full: Option<LimitPolicy>,
 }

@@ -66,6 +66,16 @@ pub(crate) fn level_parser() -> impl TypedValueParser<Value = Level> {
     ])
 }
 
+/// Level that records must have reached to be read.
+pub(crate) fn read_level_parser() -> impl TypedValueParser<Value = Level> {
+    choice_parser(&[
+        ("any", "all records", Level::Memory),
+        ("memory", "the same as any", Level::Memory),
+        ("process", "in the page cache: survives kill -9, but not a power loss", Level::Process),
+        ("disk", "fsynced to disk: survives a power loss", Level::Disk),
+    ])
+}
+
 pub(crate) fn compression_parser() -> impl TypedValueParser<Value = Compression> {
     choice_parser(&[
         ("none", "no compression", Compression::None),

@@ -48,7 +48,7 @@ pub(crate) struct Options {
     pub(crate) positions: bool,
 
     /// Only records that have reached a level; disk: none that a power loss could lose
-    #[arg(long, value_name = "LEVEL", default_value = "memory", value_parser = parse::level_parser())]
+    #[arg(long, value_name = "LEVEL", default_value = "any", value_parser = parse::read_level_parser())]
     pub(crate) durability: Level,
 }
 

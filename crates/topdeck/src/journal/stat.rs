@@ -155,7 +155,7 @@ fn usage_text(stat: &JournalStat, limits: &Limits) -> String {
 
 /// Subscribers or checkpoints as a table.
 pub(crate) fn checkpoint_table(stat: &JournalStat, kind: CheckpointKind, title: &str) -> String {
-    let head = [title, "position", "lag", "at a limit", "committed"].map(str::to_owned);
+    let head = [title, "position", "lag", "limit reached", "committed"].map(str::to_owned);
     let rows = stat.checkpoints.iter().filter(|checkpoint| checkpoint.kind == kind);
     let rows = rows.map(|checkpoint| {
         [
@@ -175,8 +175,8 @@ pub(crate) fn lag_records(stat: &JournalStat, checkpoint: &Checkpoint) -> u64 {
     stat.watermarks.end.saturating_sub(checkpoint.position)
 }
 
-/// What happens at a limit to records after the checkpoint: retained only if it pins them and the
-/// journal rejects appends when it is full.
+/// What happens to records after the checkpoint when a limit is reached: retained only if it pins
+/// them and the journal rejects appends when it is full.
 pub(crate) fn at_limit(checkpoint: &Checkpoint, on_full: LimitPolicy) -> &'static str {
     let retained = checkpoint.pins_records && on_full == LimitPolicy::Reject;
     if retained { "retained" } else { "droppable" }

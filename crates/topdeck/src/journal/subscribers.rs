@@ -85,7 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             let added = journal.add_subscriber(name, *at, !droppable).map_err(with_dir(dir))?;
             let behind = journal.watermarks().end.saturating_sub(added.position);
             format!(
-                "{}: subscribed at position {}, {} to read; unread records are {} at a limit\n",
+                "{}: subscribed at position {}, {} to read; unread records are {} when a limit is reached\n",
                 escape_control(name),
                 added.position,
                 format::format_records(behind),

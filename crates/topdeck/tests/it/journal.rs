@@ -205,7 +205,7 @@ fn full_journal_error_has_a_remedy() {
         topdeck: N records appended, positions N..N, durability process, TIME; continue at record N of seq
         [exit status N]
         $ topdeck journal subscribers j add slow
-        slow: subscribed at position N, N records to read; unread records are retained at a limit
+        slow: subscribed at position N, N records to read; unread records are retained when a limit is reached
     "#]];
     check(&mask_numbers(&text), expected);
     let stat = dir.session(&[("stat j", "")]);
