@@ -87,37 +87,37 @@ typedef struct td_description {
     uint32_t role;
     /* Must be zero. */
     uint32_t reserved;
-    /* Related metric of the role: its `word`, such as of the capacity of a usage. */
+    /* Related metric of the role, such as the capacity of a usage: the handle in its `word`. */
     uint64_t link;
 } td_description;
 
 /* Counter: monotonic, modulo 2^64. */
 typedef struct td_counter {
-    /* 0 until registered: records are dropped. */
+    /* Handle of the metric, opaque; 0 until registered: records are dropped. */
     uint64_t word;
 } td_counter;
 
 /* Up-down counter: the sum of additions and subtractions of all threads. */
 typedef struct td_up_down_counter {
-    /* 0 until registered. */
+    /* Handle of the metric, opaque; 0 until registered. */
     uint64_t word;
 } td_up_down_counter;
 
 /* Integer gauge: the last write wins. */
 typedef struct td_gauge {
-    /* 0 until registered. */
+    /* Handle of the metric, opaque; 0 until registered. */
     uint64_t word;
 } td_gauge;
 
 /* Floating-point gauge: the last write wins. */
 typedef struct td_float_gauge {
-    /* 0 until registered. */
+    /* Handle of the metric, opaque; 0 until registered. */
     uint64_t word;
 } td_float_gauge;
 
 /* Text of up to 240 bytes: a version, a state, the name of a leader. */
 typedef struct td_text {
-    /* 0 until registered. */
+    /* Handle of the metric, opaque; 0 until registered. */
     uint64_t word;
 } td_text;
 
@@ -126,19 +126,19 @@ typedef struct td_text {
  * Times are nanoseconds.
  */
 typedef struct td_histogram {
-    /* 0 until registered. */
+    /* Handle of the metric, opaque; 0 until registered. */
     uint64_t word;
 } td_histogram;
 
 /* Table of in-flight operations. */
 typedef struct td_in_flight {
-    /* 0 until registered. */
+    /* Handle of the metric, opaque; 0 until registered. */
     uint64_t word;
 } td_in_flight;
 
 /* Heartbeat: number of beats and time of the last one. */
 typedef struct td_heartbeat {
-    /* 0 until registered. */
+    /* Handle of the metric, opaque; 0 until registered. */
     uint64_t word;
 } td_heartbeat;
 
@@ -164,7 +164,7 @@ typedef struct td_stopwatch {
 typedef struct td_lane {
     /* First byte of the lane. */
     char *base;
-    /* End of the usable cells; 0 if there is no lane. */
+    /* End of the usable cells, in bytes from `base`; 0 if there is no lane. */
     size_t end;
 } td_lane;
 

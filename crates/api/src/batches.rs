@@ -33,7 +33,7 @@ use crate::ingest::decompress_zstd;
 use crate::ingest::ingest_request::{legacy_producer, scoped_producer};
 use crate::route::{ApiRoute, JSON};
 
-/// Hash context that separates producer numbers of agents' journals from others. It must not
+/// Hash context that separates producer ids of agents' journals from others. It must not
 /// change: a forward request was called a parcel in version 1.
 const PRODUCERS: &str = "topdeck 2026 producers of parcels";
 /// Maximum concurrent decompressions of forward requests.

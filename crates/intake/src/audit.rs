@@ -38,7 +38,7 @@ pub struct Audit {
 /// Audit of one producer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProducerAudit {
-    /// Producer number; `None` for the shared entry of unlisted producers.
+    /// Producer id; `None` for the shared entry of unlisted producers.
     pub id: Option<u64>,
     /// Producer name; empty if unknown.
     pub name: String,

@@ -49,7 +49,7 @@ pub enum Error {
          and at most {max} may be left out; a sender that begins anew takes a new epoch"
     )]
     SequenceJump {
-        /// Producer number.
+        /// Producer id.
         producer: u64,
         /// Last accepted sequence.
         last: u64,

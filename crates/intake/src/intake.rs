@@ -80,7 +80,7 @@ impl Intake {
         let acknowledged_damage =
             AcknowledgedDamage::open(disk, place, home.supervisor(), &mut notes)?;
         let impostors = |reason| {
-            let about = "Requests rejected because the producer number belongs to another sender";
+            let about = "Requests rejected because the producer id belongs to another sender";
             meter.counter("topdeck_intake_identity_rejections_total", about, &[("reason", reason)])
         };
         let shared = Arc::new(IntakeState {

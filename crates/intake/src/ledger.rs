@@ -157,7 +157,7 @@ impl Ledger {
         self.started_at
     }
 
-    /// Entries by producer number.
+    /// Entries by producer id.
     pub fn entries(&self) -> &BTreeMap<u64, LedgerEntry> {
         &self.entries
     }

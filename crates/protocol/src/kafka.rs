@@ -2,7 +2,7 @@
 //!
 //! Source: the protocol guide and message definitions of Apache Kafka 4.1. A broker responds in the
 //! order of the requests, and each response has the correlation id of its request; both are
-//! required to match. Topics of Produce and Fetch are the statement; bodies are passed over.
+//! required to match. Topics of Produce and Fetch are the statement; bodies are skipped.
 //!
 //! Fetch waits at the broker until it has `min_bytes`, at most `max_wait_ms`. It is a wait if it
 //! returned no records, if it took `max_wait_ms`, or if the Fetch before it reached the end of the

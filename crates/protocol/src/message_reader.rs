@@ -77,7 +77,7 @@ pub(crate) struct MessageStreamReader {
     start: Option<PacketTime>,
     /// Bytes of the message that were not taken; `None` between messages.
     remaining: Option<u64>,
-    /// Whether the body is only passed over.
+    /// Whether the body is only skipped.
     has_gap: bool,
     position: MessagePosition,
 }

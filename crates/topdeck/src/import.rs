@@ -1,7 +1,7 @@
 //! `topdeck import`: imports files into a store or a server, each content once.
 //!
 //! A file is read twice. The first pass ([`scan`]) checks the whole file, so that no part of a
-//! damaged file is imported by accident, and hashes its content to a producer number. The second
+//! damaged file is imported by accident, and hashes its content to a producer id. The second
 //! pass ([`import_batches`]) writes its samples to the store in batches with that number. The store
 //! recognises its batches, so the same content is counted once, and an interrupted import continues
 //! where it stopped.

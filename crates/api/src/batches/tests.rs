@@ -302,7 +302,7 @@ fn test_signer() -> Signer {
     Signer::from_seed(&[1; 32])
 }
 
-/// Requests rejected because the producer number belongs to another sender.
+/// Requests rejected because the producer id belongs to another sender.
 fn identity_rejections(here: &TestNode, reason: &str) -> u64 {
     let name = "topdeck_intake_identity_rejections_total";
     here.context.intake.meter().counter(name, "", &[("reason", reason)]).get()

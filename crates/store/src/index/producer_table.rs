@@ -40,7 +40,7 @@ pub(super) enum ProducerCount {
 
 #[derive(Debug)]
 pub(super) struct ProducerTable {
-    /// Number of series, and the producer, by producer number.
+    /// Number of series, and the producer, by producer id.
     accounts: Vec<(u32, Option<u64>)>,
     by_producer: HashMap<u64, ProducerNumber>,
     /// Counts that were computed because the total exceeds the limit of one producer; maintained

@@ -1,7 +1,7 @@
 //! Second pass over a file: writes batches with an identity to the store.
 //!
 //! Batch boundaries depend only on the number and size of the samples in the file. So the same
-//! content gives the same batches, and the store recognises them by producer number and sequence.
+//! content gives the same batches, and the store recognises them by producer id and sequence.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
@@ -21,7 +21,7 @@ use report::distribution::NumberRecorder;
 /// Approximate batch size: a quarter of the maximum journal record, and large enough that the fsync
 /// per batch costs little.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
-/// Version of the batch boundaries. A change needs another producer number: otherwise batches of
+/// Version of the batch boundaries. A change needs another producer id: otherwise batches of
 /// the old version would be mistaken for those of the new one.
 pub(crate) const BATCH_FORMAT: u64 = 1;
 

@@ -23,7 +23,7 @@ const ERRORS_KEPT_MAX: usize = 1000;
 pub(crate) struct ScanSummary {
     /// `None` if the format was not recognised.
     pub(crate) format: Option<InputFormat>,
-    /// Producer number: hash of the content and of the options.
+    /// Producer id: hash of the content and of the options.
     pub(crate) number: u64,
     /// BLAKE3 of the content, and of its start up to a size that was asked for.
     pub(crate) content: blake3::Hash,

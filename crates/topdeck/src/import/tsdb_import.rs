@@ -1,7 +1,7 @@
 //! Imports the blocks of Prometheus' data directory.
 //!
 //! As with files, a block is read twice: the first pass decodes all of it, so that no part of a
-//! damaged block is imported by accident, and hashes its content to a producer number. A block with
+//! damaged block is imported by accident, and hashes its content to a producer id. A block with
 //! the same content is counted once.
 
 use std::collections::BTreeMap;

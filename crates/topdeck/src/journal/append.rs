@@ -54,7 +54,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LEVEL", default_value = "process", value_parser = parse::level_parser())]
     durability: Level,
 
-    /// Producer number: gives records an identity, so that duplicates are recognised
+    /// Producer id: gives records an identity, so that duplicates are recognised
     ///
     /// Appending the same input again with the same producer, epoch and first sequence adds only
     /// records that are not in the journal yet.
