@@ -17,7 +17,7 @@ use crate::alert_picture::alert_picture;
 use crate::read_time_budget::ReadTimeBudget;
 use crate::worker_control::WorkerControl;
 
-/// Time for numbers in a second: a fifth of that of the worker.
+/// Time to read impacts in a second: a fifth of the time of the worker.
 const IMPACT_TIME_MAX: Duration = Duration::from_millis(200);
 /// Time for pictures.
 const PICTURE_TIME_MAX: Duration = Duration::from_millis(100);
