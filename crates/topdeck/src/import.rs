@@ -31,7 +31,7 @@ use decode::{InputFormat, Unit};
 use crate::hist::options::parse_unit;
 use crate::import::import_batches::ImportSummary;
 use crate::import::import_progress::ImportProgress;
-use crate::import::import_record::ImportRecord;
+use crate::import::import_record::{ImportRecord, ImportStart};
 use crate::import::import_target::ImportTarget;
 use crate::import::input_source::InputSource;
 use crate::import::scan::ScanSummary;
@@ -97,10 +97,11 @@ pub(crate) struct Options {
     #[arg(long)]
     keep_going: bool,
 
-    /// Import a file that changed since its last import, although parts are counted twice
+    /// Import a file that was imported before, although what it had then is counted twice
     ///
     /// Without it, a file that has grown, or was changed before its import was complete, is
-    /// rejected. The last import of each file is recorded in ~/.local/state/topdeck/imports.
+    /// rejected, and so is a complete one with a --start relative to now. The last import of each
+    /// file is recorded in ~/.local/state/topdeck/imports.
     #[arg(long)]
     as_new: bool,
 
@@ -270,6 +271,8 @@ impl Options {
         let (dir, file) = (import_record::record_dir()?, path.canonicalize().ok()?);
         let unit = self.unit.as_ref().map(Unit::name);
         let options = format!("{:?}", (&self.metric, &self.label, unit));
+        let is_relative = !matches!(self.start, Some(TimeExpr::At(_)));
+        let start = start.map(|ns| ImportStart { ns, is_relative });
         Some(ImportRecord::open(&dir, (&target.identity(), &file, &options), start))
     }
 }

@@ -28,9 +28,16 @@ const RECORDS_MAX: usize = 4096;
 /// Record of the last import of a file into a target.
 pub(crate) struct ImportRecord {
     path: PathBuf,
-    /// Start given on the command line.
-    start: Option<i64>,
+    start: Option<ImportStart>,
     earlier: Option<ImportState>,
+}
+
+/// Start given on the command line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ImportStart {
+    pub(crate) ns: i64,
+    /// Whether it is relative to now: each import has another one.
+    pub(crate) is_relative: bool,
 }
 
 /// An import as recorded.
@@ -58,7 +65,7 @@ impl ImportRecord {
     pub(crate) fn open(
         dir: &Path,
         (target, file, options): (&str, &Path, &str),
-        start: Option<i64>,
+        start: Option<ImportStart>,
     ) -> ImportRecord {
         let mut hasher = blake3::Hasher::new();
         for part in [target.as_bytes(), file.as_os_str().as_encoded_bytes(), options.as_bytes()] {
@@ -89,16 +96,21 @@ impl ImportRecord {
         let (is_same, is_grown) =
             (earlier.content == scan.content, scan.prefix == Some(earlier.content));
         let (was, is) = (describe(earlier.version), describe(version));
+        let (start, is_relative) = (self.start_ns(), self.start.is_some_and(|it| it.is_relative));
         let (size, next) = (earlier.version.size, earlier.version.size + 1);
         match (earlier.is_complete, is_same, is_grown) {
-            (false, true, _) if earlier.start != self.start => {
-                let start = earlier
-                    .start
-                    .map_or("no --start".to_owned(), |start| format!("--start {start}ns"));
+            (true, true, _) if is_relative && earlier.start.is_some() => bail!(
+                "cannot import {name}: the same content was imported with {0}, and a --start \
+                 relative to now would count it twice; import it with {0}, which adds nothing, or \
+                 with --as-new, which counts it again",
+                start_text(earlier.start)
+            ),
+            (false, true, _) if earlier.start != start => {
                 bail!(
                     "cannot continue the import of {name}: it was interrupted, and had another \
-                     --start; import it with {start}, or with --as-new, which counts what was \
-                     stored twice"
+                     --start; import it with {}, or with --as-new, which counts what was \
+                     stored twice",
+                    start_text(earlier.start)
                 )
             }
             (false, false, true) => bail!(
@@ -112,7 +124,7 @@ impl ImportRecord {
                  interrupted ({was}; now {is}); restore it and import it again, or import it as it \
                  is with --as-new, which counts what both have in common twice"
             ),
-            (true, false, true) if earlier.start == self.start => bail!(
+            (true, false, true) if earlier.start == start || is_relative => bail!(
                 "cannot import {name}: the file has grown since its import ({was}; now {is}), and \
                  its first {} would be counted twice; import the new part (tail -c +{next} {name} \
                  | topdeck import … -), or all of it with --as-new",
@@ -122,12 +134,16 @@ impl ImportRecord {
         }
     }
 
+    fn start_ns(&self) -> Option<i64> {
+        self.start.map(|start| start.ns)
+    }
+
     /// Records the start or the end of an import. Without the record a change of the file goes
     /// unnoticed, so a failure is a warning.
     pub(crate) fn write(&self, version: FileFingerprint, scan: &ScanSummary, is_complete: bool) {
         let (content, producer) = (scan.content, scan.number);
         let version = FileFingerprint { size: scan.bytes, ..version };
-        let state = ImportState { is_complete, version, content, producer, start: self.start };
+        let state = ImportState { is_complete, version, content, producer, start: self.start_ns() };
         let dir = self.path.parent().expect("BUG: the path was joined");
         // A torn record is not parsed, and counts as none.
         let written = fs::create_dir_all(dir).and_then(|()| fs::write(&self.path, state.to_text()));
@@ -142,6 +158,11 @@ impl ImportRecord {
         }
         delete_oldest(dir, RECORDS_MAX);
     }
+}
+
+/// The option with a start, without rounding: another start is another import.
+fn start_text(start: Option<i64>) -> String {
+    start.map_or_else(|| "no --start".to_owned(), |ns| format!("--start {ns}ns"))
 }
 
 fn describe(version: FileFingerprint) -> String {
@@ -226,8 +247,19 @@ mod tests {
     /// An earlier import of `abc` with start -5; `found` is what the file has now.
     #[track_caller]
     fn check(is_complete: bool, (found, start): (&str, i64), expected: Result<(), &str>) {
+        let start = ImportStart { ns: start, is_relative: false };
+        check_start(is_complete, (found, start), expected);
+    }
+
+    #[track_caller]
+    fn check_start(
+        is_complete: bool,
+        (found, start): (&str, ImportStart),
+        expected: Result<(), &str>,
+    ) {
         let earlier = Some(state(is_complete));
         let record = ImportRecord { path: PathBuf::new(), start: Some(start), earlier };
+        let start = start.ns;
         let content = blake3::hash(found.as_bytes());
         let number = if (found, start) == ("abc", -5) { 7 } else { 8 };
         let prefix = found.get(..3).map(|prefix| blake3::hash(prefix.as_bytes()));
@@ -266,6 +298,18 @@ mod tests {
              2023-11-14 22:13:20Z; now 3 bytes, changed 2023-11-14 22:13:21Z); restore it"),
         );
         check(false, ("abc", 0), Err("import it with --start -5ns"));
+    }
+
+    #[test]
+    fn the_same_file_at_another_now_is_refused() {
+        let now = ImportStart { ns: 9, is_relative: true };
+        check_start(
+            true,
+            ("abc", now),
+            Err("was imported with --start -5ns, and a --start relative"),
+        );
+        check_start(true, ("abcd", now), Err("the file has grown since its import"));
+        check_start(true, ("xyz", now), Ok(()));
     }
 
     #[test]

@@ -83,6 +83,30 @@ fn duplicate_import_counts_once() {
     assert_eq!(count_values(&dir, "s", "hiccup"), 2 * 48_761);
 }
 
+/// 2,000 values were 4,000.
+#[test]
+fn the_same_file_imported_twice_with_start_now_counts_once() {
+    let dir = TestDir::new();
+    fs::write(dir.path().join("numbers.txt"), "1\n2\n3\n").unwrap();
+    // Imports are recorded in the home directory.
+    let line = "--version > /dev/null; export HOME=$PWD; topdeck import s --create --metric took \
+                --unit ms --start now numbers.txt";
+    run_ok(&dir, line);
+    let again = run(&dir, line);
+    assert_eq!(again.status, 1, "{}", again.stderr);
+    let expected =
+        "topdeck: cannot import numbers.txt: the same content was imported with --start ";
+    assert!(again.stderr.starts_with(expected), "{}", again.stderr);
+    // What the message says works.
+    let start = again.stderr.split("import it with --start ").nth(1).unwrap();
+    let start = start.split(',').next().unwrap();
+    let known = run_ok(&dir, &line.replace("--start now", &format!("--start {start}")));
+    assert_eq!(known, "numbers.txt: already in the store; nothing is counted twice\n");
+    assert_eq!(count_values(&dir, "s", "took"), 3);
+    run_ok(&dir, &line.replace("--metric", "--as-new --metric"));
+    assert_eq!(count_values(&dir, "s", "took"), 6);
+}
+
 #[test]
 fn ddsketches_are_imported() {
     let dir = store_dir();
