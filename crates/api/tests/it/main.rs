@@ -4,6 +4,7 @@ mod auth;
 mod client;
 mod endpoints;
 mod fixture;
+mod grafana_requests;
 mod grpc;
 mod hostile;
 mod http2;

@@ -10,13 +10,14 @@ use crate::fixture::ServerFixture;
 const SECOND: u64 = 1_000_000_000;
 
 /// A shop that has exported a histogram, a counter and a gauge every 15 s for five minutes.
-struct OtlpShop {
-    it: ServerFixture,
-    end: u64,
+pub(crate) struct OtlpShop {
+    pub(crate) it: ServerFixture,
+    /// Time of the last export, in seconds since the Unix epoch.
+    pub(crate) end: u64,
 }
 
 impl OtlpShop {
-    fn new(temporality: u8) -> OtlpShop {
+    pub(crate) fn new(temporality: u8) -> OtlpShop {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let (it, start, end) = (ServerFixture::new(), now - 600, now - 300);
         let attributes = |pairs: &[(&str, &str)]| {
