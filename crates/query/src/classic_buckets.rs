@@ -22,7 +22,7 @@ use crate::prometheus_source::{BOUND, conditions, exact_name, has_bound};
 const BUCKET: &str = "_bucket";
 
 /// Columns of distributions.
-pub(crate) type DistributionColumns<'a> =
+pub(crate) type DistributionColumnIter<'a> =
     Box<dyn Iterator<Item = Result<TimeColumn<Mixture>>> + 'a>;
 
 /// Columns of the merged distributions of series: of histograms, or of buckets as
@@ -31,7 +31,7 @@ pub fn distribution_columns<'a>(
     view: &'a ReadView,
     series: &[SeriesEntryRef],
     grid: TimeGrid,
-) -> Result<DistributionColumns<'a>> {
+) -> Result<DistributionColumnIter<'a>> {
     if series.iter().all(|found| matches!(found.as_ref().kind, SeriesKind::Histogram(_))) {
         let columns = view.histograms(series, grid)?;
         return Ok(Box::new(columns.map(|column| column.map_err(Error::from))));
@@ -102,7 +102,7 @@ fn bound_of(series: &Series) -> Option<f64> {
     series.label(BOUND)?.parse().ok().filter(|bound: &f64| !bound.is_nan())
 }
 
-fn labels_of(found: &SeriesEntryRef) -> Vec<(&str, &str)> {
+pub(crate) fn labels_of(found: &SeriesEntryRef) -> Vec<(&str, &str)> {
     let labels = found.series.labels().iter().filter(|(name, _)| name != BOUND);
     labels.map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }

@@ -17,8 +17,9 @@ const PERIOD_SERIES_MAX: usize = 4;
 const PERIOD_WINDOW_NS: i64 = 6 * store::HOUR;
 
 /// Reads series of histograms, or of the buckets of classic ones, over a range as at most `most`
-/// columns, plus one if the ends of the range are not round. `parts` are those of the store. `progress` is called after each column with the
-/// number of columns so far and in all; an error of it ends the read.
+/// columns, plus one if the ends of the range are not round. `parts` are those of the store.
+/// `progress` is called after each column with the number of columns so far and in all; an error of
+/// it ends the read.
 pub fn columns(
     view: &ReadView,
     parts: &[PartInfo],

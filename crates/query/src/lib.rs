@@ -40,6 +40,7 @@
 #![forbid(unsafe_code)]
 
 pub mod breakdown;
+mod bucket_source;
 pub mod burn_rate;
 pub mod caql;
 mod classic_buckets;
@@ -84,6 +85,7 @@ pub mod testing {
     pub use crate::engine::execute_with_stats;
 }
 
+pub use bucket_source::BucketSource;
 pub use classic_buckets::{distribution_columns, select_buckets};
 pub use context::QueryContext;
 pub use edit_distance::edit_distance;

@@ -1,7 +1,7 @@
 //! `/v1/breakdown`.
 
 use model::{Selector, selector};
-use query::StoreSource;
+use query::BucketSource;
 use query::breakdown::HeatmapSelection;
 use store::ReadView;
 
@@ -34,7 +34,7 @@ pub(super) async fn breakdown(
     };
     let work = move |view: &ReadView, active: &ActiveQuery| {
         let selector = parameters.selectors("selector")?;
-        let mut found = selection::find_histograms(view, &selector, limits.series)?;
+        let mut found = selection::find_distributions(view, &selector, limits.series)?;
         let left_out = split_off_unitless(&mut found);
         let unit = selection::common_unit(&selector, &found)?;
         let selector = match (&unit, left_out.is_empty()) {
@@ -76,7 +76,7 @@ pub(super) async fn breakdown(
             above: above.as_ref().map_or(f64::NEG_INFINITY, |threshold| threshold.1),
             up_to: up_to.as_ref().map_or(f64::INFINITY, |threshold| threshold.1),
         };
-        let source = StoreSource::new(view).with_context(active);
+        let source = BucketSource::new(view, active);
         let explanation = query::breakdown::break_down(&source, &rectangle, limits, active)
             .map_err(|error| ApiError::from_query_error(error, ""))?;
         let thresholds: Vec<(String, f64)> = above.into_iter().chain(up_to).collect();

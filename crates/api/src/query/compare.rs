@@ -2,7 +2,7 @@
 
 use model::Selector;
 use query::compare::Selection;
-use query::{Limits, StoreSource};
+use query::{BucketSource, Limits};
 use store::ReadView;
 
 use super::COMPARE;
@@ -53,7 +53,7 @@ pub(super) async fn compare(
         };
         let (from_b, to_b) = (or(timestamp("from_b")?, from), or(timestamp("to_b")?, to));
         let sides = [side(view, a, (from, to), limits)?, side(view, b, (from_b, to_b), limits)?];
-        let source = StoreSource::new(view).with_context(active);
+        let source = BucketSource::new(view, active);
         let comparison = query::compare::compare(&source, [&sides[0], &sides[1]], limits, active)
             .map_err(|error| ApiError::from_query_error(error, ""))?;
         active.json_response(&document::compare::to_json(&sides, &comparison, cells))
@@ -67,7 +67,7 @@ fn side(
     ends: (RangeBound<'_>, RangeBound<'_>),
     limits: Limits,
 ) -> Result<Selection, ApiError> {
-    let found = selection::find_histograms(view, &selector, limits.series)?;
+    let found = selection::find_distributions(view, &selector, limits.series)?;
     let range = selection::resolve_range(view, &found, ends)?;
     Ok(Selection { selector, range })
 }

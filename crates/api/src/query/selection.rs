@@ -35,8 +35,8 @@ pub(crate) fn estimate_rows(
     view.estimate_rows(series, &range, Some(step)).saturating_add(columns)
 }
 
-/// As [`find_histograms`], or the buckets of classic histograms that arrived as counters, which
-/// [`query::distribution_columns`] reads.
+/// The histogram series that a selector matches, or the buckets of classic histograms that arrived
+/// as counters, which [`query::distribution_columns`] reads: at least one, at most the limit.
 pub(crate) fn find_distributions(
     view: &ReadView,
     selector: &Selector,
@@ -67,7 +67,7 @@ pub(crate) fn distribution_columns<'a>(
 }
 
 /// The histogram series that a selector matches, at least one, at most the limit.
-pub(crate) fn find_histograms(
+fn find_histograms(
     view: &ReadView,
     selector: &Selector,
     series_max: u64,
@@ -306,6 +306,12 @@ mod tests {
                 "{heatmap}"
             );
         }
+        let breakdown = "/v1/breakdown?selector=rw_latency_seconds&above=250ms";
+        let labels = &server.json(breakdown).await["labels"];
+        assert_eq!((&labels[0]["label"], labels.as_array().unwrap().len()), (&"zone".into(), 1));
+        let sides = "a=rw_latency_seconds{zone=\"a\"}&b=rw_latency_seconds{zone=\"b\"}";
+        let compared = server.json(&format!("/v1/compare?{sides}")).await;
+        assert_eq!(compared["ks_statistic"]["estimate"], 0.0, "{compared}");
         let (status, text) =
             server.get("/v1/histogram?selector=rw_latency_seconds{zone=\"c\"}").await;
         assert_eq!(status, StatusCode::NOT_FOUND, "{text}");
