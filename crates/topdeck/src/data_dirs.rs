@@ -6,7 +6,12 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 
 /// Directory of the store in the data directory.
 pub(crate) const STORE_DIR: &str = "store";
@@ -22,6 +27,41 @@ pub(crate) fn default_data_dir() -> Option<PathBuf> {
     of("STATE_DIRECTORY")
         .or_else(|| of("XDG_DATA_HOME").map(|home| home.join("topdeck")))
         .or_else(|| of("HOME").map(|home| home.join(".local/share/topdeck")))
+}
+
+/// Checks that this user may read and write the data directory, or create it. Other errors are
+/// found by whoever opens it.
+pub(crate) fn check_access(data: &Path) -> Result<()> {
+    let within = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+    let above = Access::WRITE_OK | Access::EXEC_OK;
+    for dir in [data.to_owned(), data.join(STORE_DIR), data.join("journal")] {
+        for path in dir.ancestors().filter(|path| !path.as_os_str().is_empty()) {
+            match access(path, if path == dir { within } else { above }) {
+                // The nearest directory that exists decides.
+                Err(Errno::NOENT) => {}
+                Err(Errno::ACCESS) => {
+                    let owner = path.metadata().ok().map(|it| (it.uid(), it.mode() & 0o7777));
+                    bail!(denied_text(data, path, rustix::process::getuid().as_raw(), owner));
+                }
+                _ => break,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Who may not access which directory, whose it is, and what to do.
+fn denied_text(data: &Path, denied: &Path, user: u32, owner: Option<(u32, u32)>) -> String {
+    let owner = owner.map_or_else(String::new, |(owner, mode)| {
+        format!(", which belongs to user {owner} with mode {mode:o}")
+    });
+    format!(
+        "cannot use data directory {}: permission denied for user {user} at {}{owner}; run topdeck \
+         as the owner, give the directory to user {user} (chown -R {user} DIR), or choose another \
+         one with --data-dir",
+        data.display(),
+        denied.display()
+    )
 }
 
 /// Renames directories with old names. Returns log lines.
@@ -52,6 +92,8 @@ pub(crate) fn rename_old_dirs(data: &Path) -> io::Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     struct DataDir(PathBuf);
@@ -118,5 +160,30 @@ mod tests {
                     move the files of boards there by hand";
         assert_eq!(data.rename(), [line]);
         assert!(data.has("boards/old.json") && data.has("dashboards/new.json"));
+    }
+
+    /// "Permission denied (os error 13)" named neither the user nor a remedy.
+    #[test]
+    fn a_data_directory_of_another_user_is_named_with_its_owner_and_what_to_do() {
+        let (data, store) = (Path::new("/srv/deck"), Path::new("/srv/deck/store"));
+        assert_eq!(
+            denied_text(data, store, 1000, Some((0, 0o700))),
+            "cannot use data directory /srv/deck: permission denied for user 1000 at \
+             /srv/deck/store, which belongs to user 0 with mode 700; run topdeck as the owner, \
+             give the directory to user 1000 (chown -R 1000 DIR), or choose another one with \
+             --data-dir"
+        );
+        let dir = DataDir::new();
+        assert!(check_access(&dir.0).is_ok());
+        assert!(check_access(&dir.0.join("is/missing")).is_ok());
+        let mode = |mode| {
+            std::fs::set_permissions(&dir.0, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(0o500);
+        let denied =
+            [dir.0.clone(), dir.0.join("is/missing")].map(|dir| check_access(&dir).is_err());
+        mode(0o700);
+        // Root may write everywhere.
+        assert_eq!(denied, [!rustix::process::getuid().is_root(); 2]);
     }
 }

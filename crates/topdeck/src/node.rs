@@ -23,7 +23,7 @@ use role::{NodeMode, RoleContext, RoleEntry, RoleTable, RunningRoles};
 use rustix::process::{Resource, getrlimit};
 use store::{RetentionRule, Store};
 
-use crate::data_dirs::{STORE_DIR, rename_old_dirs};
+use crate::data_dirs::{STORE_DIR, check_access, rename_old_dirs};
 use crate::server_client::LOCK_FILE;
 use crate::server_log::ServerLog;
 use crate::settings::{NodeSettings, Settings};
@@ -74,6 +74,7 @@ impl Node {
     /// anything is acknowledged.
     pub(crate) async fn start(mode: NodeMode, settings: Settings, data: &Path) -> Result<Node> {
         verify_settings(Some(mode), &settings, data)?;
+        check_access(data)?;
         let log = settings.node.server_log();
         let home = open_target(mode, &settings.node, data)?;
         rename_old_dirs(data)?.iter().for_each(|line| log.info(line));

@@ -97,7 +97,10 @@ impl Problems {
                 let what = "expected an IP address and a port, as in \"127.0.0.1:7717\"";
                 (what.to_owned(), ProblemCause::InvalidValue)
             }
-            message => cause_of(message),
+            message => match list_expected(message) {
+                Some(what) => (what, ProblemCause::InvalidValue),
+                None => cause_of(message),
+            },
         };
         let problem = match error.span() {
             Some(span) => Problem::at(text, span.start, what),
@@ -105,6 +108,15 @@ impl Problems {
         };
         Problems { file: None, all: vec![Problem { cause, ..problem }] }
     }
+}
+
+/// Text of a value where a list is expected: a single text lacks only the brackets.
+fn list_expected(message: &str) -> Option<String> {
+    let found = message.strip_prefix("invalid type: ")?.strip_suffix(", expected a sequence")?;
+    Some(match found.strip_prefix("string ") {
+        Some(text) => format!("found the text {text}, expected a list, as in [{text}]"),
+        None => format!("found {found}, expected a list in brackets"),
+    })
 }
 
 impl Problem {

@@ -165,6 +165,21 @@ fn errors_have_their_line_and_the_nearest_key() {
     );
 }
 
+/// `invalid type: string "127.0.0.1:7717", expected a sequence` said nothing to do.
+#[test]
+fn one_address_without_brackets_is_told_how_to_write_a_list() {
+    check(
+        "[http]\nlisten = \"127.0.0.1:7717\"\n[store]\nretention = 7\n",
+        expect![[r#"
+            line 2: found the text "127.0.0.1:7717", expected a list, as in ["127.0.0.1:7717"]
+              | listen = "127.0.0.1:7717"
+              |          ^
+            line 4: found integer `7`, expected a list in brackets
+              | retention = 7
+              |             ^"#]],
+    );
+}
+
 #[test]
 fn type_errors_of_all_tables_are_reported_at_once() {
     check(
