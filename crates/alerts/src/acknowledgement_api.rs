@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::alert_selection::AlertSelection;
 use crate::json_body::{bad_request, parse_duration, parse_time, read_body, text};
 use crate::silence_api::author;
-use crate::worker_control::WorkerControl;
+use crate::worker_control::{AlertChange, WorkerControl};
 
 /// Expiry, if none is given.
 const LENGTH_NS: i64 = 3600 * 1_000_000_000;
@@ -87,21 +87,25 @@ pub(crate) fn acknowledge(
         return Err(bad_request(what));
     }
     let by = author(body.author, request);
-    let (author_max, note_max) =
-        (AlertAcknowledgement::BY_BYTES_MAX, AlertAcknowledgement::NOTE_BYTES_MAX);
-    for (what, found, max) in
-        [("author", by.len(), author_max), ("note", body.note.len(), note_max)]
-    {
-        if found > max {
-            let error = format!("limit of {max} bytes of {what} exceeded ({found}); shorten it");
-            return Err(bad_request(error));
-        }
-    }
+    check_texts(&by, &body.note)?;
     let (at_ns, note) = (now_ns, body.note);
     let acknowledgement = AlertAcknowledgement { at_ns, until_ns, by, note, origin: None };
     let mut fields = vec![("schema", integer(1)), ("until_ns", Integer(until_ns.into()))];
     fields.push(change(control, selection, AcknowledgementChange::Set(acknowledgement))?);
     Ok(Object(fields))
+}
+
+/// Rejects names and notes that are too long.
+pub(crate) fn check_texts(by: &str, note: &str) -> Result<(), RouteError> {
+    let (author_max, note_max) =
+        (AlertAcknowledgement::BY_BYTES_MAX, AlertAcknowledgement::NOTE_BYTES_MAX);
+    for (what, found, max) in [("author", by.len(), author_max), ("note", note.len(), note_max)] {
+        if found > max {
+            let error = format!("limit of {max} bytes of {what} exceeded ({found}); shorten it");
+            return Err(bad_request(error));
+        }
+    }
+    Ok(())
 }
 
 /// Removes acknowledgements.
@@ -120,6 +124,6 @@ fn change(
     selection: AlertSelection,
     change: AcknowledgementChange,
 ) -> Result<(&'static str, Json), RouteError> {
-    let fingerprints = control.acknowledge(selection, change)?;
+    let fingerprints = control.change(selection, AlertChange::Acknowledge(change))?;
     Ok(("fingerprints", List(fingerprints.into_iter().map(text).collect())))
 }

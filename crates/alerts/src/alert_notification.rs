@@ -6,7 +6,9 @@ use hist::Bracket;
 use notify::{AlertImpact, Notification, NotificationKey, NotifiedState};
 use query::LabelSet;
 use render::time::{duration_text, precise_time_text};
-use rules::{Alert, AlertAcknowledgement, AlertState, EvaluatedGroup, EvaluatedRule, Rule};
+use rules::{
+    Alert, AlertAcknowledgement, AlertClearance, AlertState, EvaluatedGroup, EvaluatedRule, Rule,
+};
 
 use crate::forecast_text::forecast_text;
 use crate::received_alerts::ReceivedAlert;
@@ -56,7 +58,7 @@ pub(crate) fn notification(
         severity: alert_severity(alert.severity(), labels.get("severity")),
         name: own.name.clone(),
         labels: labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
-        annotations: alert.annotations.clone(),
+        annotations: own_annotations(&alert.annotations),
         since_ns: alert.fired_at_ns.unwrap_or(alert.active_at_ns),
         at_ns: at_ns.unwrap_or(alert.active_at_ns),
         criterion,
@@ -96,7 +98,7 @@ pub(crate) fn received_notification(alert: &ReceivedAlert) -> Notification {
         severity: severity(label("severity")),
         name: name.to_owned(),
         labels: alert.labels.clone(),
-        annotations: alert.annotations.clone(),
+        annotations: own_annotations(&alert.annotations),
         since_ns: alert.starts_ns,
         at_ns,
         criterion: RECEIVED_CRITERION.to_owned(),
@@ -111,7 +113,14 @@ pub(crate) fn received_notification(alert: &ReceivedAlert) -> Notification {
     }
 }
 
-/// What to do, and who works on it.
+/// Annotations of the rule.
+fn own_annotations(annotations: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut own = annotations.clone();
+    AlertClearance::remove(&mut own);
+    own
+}
+
+/// What to do, and who works on it, or who ended it.
 fn notes(
     annotations: &BTreeMap<String, String>,
     acknowledgement: Option<&AlertAcknowledgement>,
@@ -119,6 +128,10 @@ fn notes(
     let texts = ["note", "runbook_url"].map(|name| annotations.get(name).map(String::as_str));
     let texts: Vec<&str> = texts.into_iter().flatten().collect();
     let runbook = (!texts.is_empty()).then(|| texts.join("\n"));
+    if let Some(AlertClearance { by, note, .. }) = AlertClearance::of(annotations, 0) {
+        let note = if note.is_empty() { note } else { format!(": {note}") };
+        return Some(format!("Cleared by {by}{note}. It fires again if its condition holds."));
+    }
     let Some(acknowledgement) = acknowledgement else { return runbook };
     let until = precise_time_text(acknowledgement.until_ns);
     let mut text = format!("Acknowledged by {} until {until}", acknowledgement.author());

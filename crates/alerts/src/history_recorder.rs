@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use notify::AlertLabels;
 use query::LabelSet;
-use rules::{Alert, AlertAcknowledgement, AlertState, EvaluatedGroup};
+use rules::{Alert, AlertAcknowledgement, AlertClearance, AlertState, EvaluatedGroup};
 
 use crate::alert_notification::{alert_id, alert_severity, received_alert_id};
 use crate::alert_selection::alert_labels;
@@ -55,7 +55,15 @@ impl HistoryRecorder {
             })
             .collect();
         let before = self.groups.insert(key, active.clone()).unwrap_or_default();
-        changes(&before, &active, now_ns)
+        let mut entries = changes(&before, &active, now_ns);
+        for rule in group.rules() {
+            for (labels, alert) in rule.alerts().alerts() {
+                let (at_ns, annotations) = (alert.resolved_at_ns, &alert.annotations);
+                let clearance = at_ns.and_then(|at_ns| AlertClearance::of(annotations, at_ns));
+                add_clearance(&mut entries, clearance, || alert_id(group, labels, alert));
+            }
+        }
+        entries
     }
 
     /// Ends of the alerts of groups that are gone.
@@ -87,7 +95,27 @@ impl HistoryRecorder {
         let active: BTreeMap<AlertLabels, RecordedAlert> =
             firing.map(|alert| (alert.labels.clone(), RecordedAlert::received(alert))).collect();
         let before = std::mem::replace(&mut self.received, active.clone());
-        changes(&before, &active, now_ns)
+        let mut entries = changes(&before, &active, now_ns);
+        for alert in alerts.iter().filter(|alert| !alert.is_firing) {
+            let clearance = AlertClearance::of(&alert.annotations, alert.ends_ns);
+            add_clearance(&mut entries, clearance, || received_alert_id(alert));
+        }
+        entries
+    }
+}
+
+/// Adds who cleared an alert to its end, if that is among the changes.
+fn add_clearance(
+    entries: &mut [HistoryEntry],
+    clearance: Option<AlertClearance>,
+    alert_id: impl FnOnce() -> String,
+) {
+    let Some(AlertClearance { by, note, .. }) = clearance else { return };
+    let id = alert_id();
+    let is_end =
+        |entry: &&mut HistoryEntry| entry.event == HistoryEvent::Resolved && entry.alert_id == id;
+    for entry in entries.iter_mut().filter(is_end) {
+        (entry.by, entry.note) = (by.clone(), note.clone());
     }
 }
 

@@ -39,6 +39,7 @@ mod alertmanager_silences;
 mod alertmanager_view;
 mod arrival_index;
 mod arrival_reader;
+mod clearance_api;
 mod contact_api;
 mod delivery_api;
 mod error;

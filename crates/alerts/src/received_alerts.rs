@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use disk::Disk;
 use notify::AlertLabels;
-use rules::{AcknowledgementChange, AlertAcknowledgements};
+use rules::{AcknowledgementChange, AlertAcknowledgements, AlertClearance};
 
 use crate::received_file::ReceivedChange;
 use crate::received_log::ReceivedLog;
@@ -377,6 +377,15 @@ impl ReceivedAlert {
         let before = self.acknowledgements.clone();
         self.transition += u64::from(self.acknowledgements.apply(change));
         self.acknowledgements != before
+    }
+
+    /// Ends a firing alert by hand; it begins anew when its source sends it again.
+    pub(crate) fn clear(&mut self, clearance: &AlertClearance) -> bool {
+        (self.is_firing, self.ends_ns) = (false, clearance.at_ns);
+        self.acknowledgements = AlertAcknowledgements::default();
+        clearance.annotate(&mut self.annotations);
+        self.transition += 1;
+        true
     }
 
     /// When a resolved alert is forgotten. Its source may have given an end long ago.

@@ -40,7 +40,8 @@ use crate::unmatched_rules::UnmatchedRules;
 use crate::worker_control::{ReloadedRules, WorkerControl};
 use crate::{
     acknowledgement_api, alert_events, alert_list, alertmanager_api, alertmanager_silences,
-    contact_api, delivery_api, history_api, notifier_status, prometheus_api, silence_api, slo_api,
+    clearance_api, contact_api, delivery_api, history_api, notifier_status, prometheus_api,
+    silence_api, slo_api,
 };
 
 /// Name of the directory of deliveries in the data directory.
@@ -158,6 +159,7 @@ impl Role for AlertsRole {
     const WRITE_ROUTES: &'static [&'static WriteRouteSpec] = &[
         &acknowledgement_api::ACKNOWLEDGE,
         &acknowledgement_api::UNACKNOWLEDGE,
+        &clearance_api::CLEAR,
         &silence_api::CREATE_SILENCE,
         &silence_api::EXPIRE_SILENCE,
         &alertmanager_api::POST_ALERTS,
@@ -405,6 +407,9 @@ impl Role for AlertsRole {
             }),
             route(&acknowledgement_api::UNACKNOWLEDGE, |_, control, request| {
                 acknowledgement_api::unacknowledge(control, request)
+            }),
+            route(&clearance_api::CLEAR, |board, control, request| {
+                clearance_api::clear(control, request, board.now_ns())
             }),
             route(&silence_api::CREATE_SILENCE, |board, _, request| {
                 silence_api::create(board.silence_store(), request, board.now_ns())

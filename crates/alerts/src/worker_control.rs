@@ -1,5 +1,5 @@
-//! Messages to the thread that evaluates rules: stop, other rules, acknowledgements, also those of
-//! another site, and that something else has changed.
+//! Messages to the thread that evaluates rules: stop, other rules, changes of alerts such as
+//! acknowledgements, also those of another site, and that something else has changed.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -7,14 +7,14 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use role::RouteError;
-use rules::AcknowledgementChange;
+use rules::{AcknowledgementChange, AlertClearance};
 
 use crate::alert_selection::AlertSelection;
 use crate::rule_loader::RuleSet;
 use crate::settings::AlertTables;
 use crate::site_acknowledgements::PrimaryAcknowledgements;
 
-/// Maximum number of acknowledgements that wait. Each one has a thread of those of all requests.
+/// Maximum number of changes of alerts that wait. Each one has a thread of those of all requests.
 const REQUESTS_MAX: usize = 64;
 /// How long a request waits for the evaluation of a group.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -26,16 +26,24 @@ pub(crate) struct ReloadedRules {
     pub(crate) rules: RuleSet,
 }
 
-/// A request to acknowledge alerts, or to remove acknowledgements.
-#[derive(Debug)]
-pub(crate) struct AcknowledgementRequest {
-    pub(crate) selection: AlertSelection,
-    pub(crate) change: AcknowledgementChange,
-    /// Fingerprints of the selected alerts, once the change is durable.
-    pub(crate) reply: SyncSender<AcknowledgementReply>,
+/// What somebody does to alerts.
+#[derive(Clone, Debug)]
+pub(crate) enum AlertChange {
+    Acknowledge(AcknowledgementChange),
+    /// Ends them.
+    Clear(AlertClearance),
 }
 
-pub(crate) type AcknowledgementReply = Result<Vec<String>, RouteError>;
+/// A request to change alerts.
+#[derive(Debug)]
+pub(crate) struct AlertChangeRequest {
+    pub(crate) selection: AlertSelection,
+    pub(crate) change: AlertChange,
+    /// Fingerprints of the selected alerts, once the change is durable.
+    pub(crate) reply: SyncSender<AlertChangeReply>,
+}
+
+pub(crate) type AlertChangeReply = Result<Vec<String>, RouteError>;
 
 /// Messages to the worker.
 #[derive(Debug, Default)]
@@ -48,7 +56,7 @@ pub(crate) struct WorkerControl {
 struct ControlState {
     is_stopping: bool,
     reloaded: Option<ReloadedRules>,
-    requests: VecDeque<AcknowledgementRequest>,
+    requests: VecDeque<AlertChangeRequest>,
     /// The newest ones.
     of_primary: Option<PrimaryAcknowledgements>,
     is_woken: bool,
@@ -82,25 +90,25 @@ impl WorkerControl {
         drop(self.wake.wait_timeout_while(self.lock(), time, is_running));
     }
 
-    /// Lets the worker make a change of acknowledgements, and waits until it is durable.
-    pub(crate) fn acknowledge(
+    /// Lets the worker make a change of alerts, and waits until it is durable.
+    pub(crate) fn change(
         &self,
         selection: AlertSelection,
-        change: AcknowledgementChange,
-    ) -> AcknowledgementReply {
+        change: AlertChange,
+    ) -> AlertChangeReply {
         let (reply, received) = sync_channel(1);
         {
             let mut state = self.lock();
             if state.is_stopping {
-                let what = "cannot change acknowledgements: topdeck is shutting down; retry";
+                let what = "cannot change alerts: topdeck is shutting down; retry";
                 return Err(RouteError::Unavailable(what.to_owned()));
             }
             if state.requests.len() >= REQUESTS_MAX {
                 let what =
-                    format!("limit of {REQUESTS_MAX} waiting acknowledgements reached; retry");
+                    format!("limit of {REQUESTS_MAX} waiting changes of alerts reached; retry");
                 return Err(RouteError::Limit(what));
             }
-            let request = AcknowledgementRequest { selection, change, reply };
+            let request = AlertChangeRequest { selection, change, reply };
             state.requests.push_back(request);
         }
         self.wake.notify_all();
@@ -119,7 +127,7 @@ impl WorkerControl {
     }
 
     /// The next request.
-    pub(crate) fn next_request(&self) -> Option<AcknowledgementRequest> {
+    pub(crate) fn next_request(&self) -> Option<AlertChangeRequest> {
         self.lock().requests.pop_front()
     }
 
@@ -150,10 +158,10 @@ impl WorkerControl {
     }
 }
 
-fn wait_for_reply(received: &Receiver<AcknowledgementReply>) -> AcknowledgementReply {
+fn wait_for_reply(received: &Receiver<AlertChangeReply>) -> AlertChangeReply {
     let failed = |cause: &str| {
         let what = format!(
-            "cannot change acknowledgements: {cause}; retry, which has no effect \
+            "cannot change alerts: {cause}; retry, which has no effect \
                             if the change was made"
         );
         Err(RouteError::Unavailable(what))

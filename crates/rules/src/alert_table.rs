@@ -29,6 +29,7 @@ use hist::Bracket;
 use query::LabelSet;
 
 use crate::alert_acknowledgement::{AcknowledgementChange, AlertAcknowledgements};
+use crate::alert_clearance::AlertClearance;
 use crate::alert_table_error::AlertTableError;
 use crate::flap_counter::FlapCounter;
 use crate::rule_file::{AlertSettings, LabelMap};
@@ -346,6 +347,24 @@ impl AlertTable {
         if is_change {
             self.count_transition(labels);
         }
+        true
+    }
+
+    /// Ends an alert by hand, whatever its condition. Returns whether there was a pending or firing
+    /// one with these labels.
+    pub(crate) fn clear(&mut self, labels: &LabelSet, clearance: &AlertClearance) -> bool {
+        let Some(alert) = self.active_alert(labels) else { return false };
+        if alert.state == AlertState::Pending {
+            self.alerts.remove(labels);
+            return true;
+        }
+        alert.state = AlertState::Inactive;
+        alert.resolved_at_ns = Some(clearance.at_ns);
+        (alert.keep_firing_since_ns, alert.is_held) = (None, false);
+        (alert.unknown_since_ns, alert.unknown_reported_at_ns) = (None, None);
+        (alert.acknowledgements, alert.acknowledged_severity) = Default::default();
+        clearance.annotate(&mut alert.annotations);
+        self.count_transition(labels);
         true
     }
 

@@ -10,6 +10,7 @@ use query::{LabelSet, NAME, STALE_BITS, StepValue};
 use own_alerts::OwnStreams;
 
 use crate::alert_acknowledgement::AcknowledgementChange;
+use crate::alert_clearance::AlertClearance;
 use crate::alert_series::{ALERT_NAME, ALERT_STATE, ALERTS, ALERTS_FOR_STATE};
 use crate::alert_table::{
     AlertElement, AlertEvaluation, AlertNotice, AlertState, AlertTable, HoldCause,
@@ -219,6 +220,17 @@ impl EvaluatedGroup {
     ) -> bool {
         let rule = self.rules.get_mut(rule);
         rule.is_some_and(|rule| rule.table.change_acknowledgements(labels, change))
+    }
+
+    /// Ends an alert of a rule by hand. Returns whether there was a pending or firing one. It
+    /// begins anew if its condition holds at the next evaluation.
+    pub fn clear_alert(
+        &mut self,
+        rule: usize,
+        labels: &LabelSet,
+        clearance: &AlertClearance,
+    ) -> bool {
+        self.rules.get_mut(rule).is_some_and(|rule| rule.table.clear(labels, clearance))
     }
 
     /// Removes the acknowledgements that have expired. Returns whether there are some. An

@@ -22,6 +22,7 @@
 
 mod affected_series;
 mod alert_acknowledgement;
+mod alert_clearance;
 mod alert_series;
 mod alert_table;
 mod alert_table_error;
@@ -49,6 +50,7 @@ pub use affected_series::{AffectedCounts, AffectedRule, AffectedSeries, AlertCol
 pub use alert_acknowledgement::{
     AcknowledgementChange, AlertAcknowledgement, AlertAcknowledgements,
 };
+pub use alert_clearance::AlertClearance;
 pub use alert_table::{
     Alert, AlertNotice, AlertState, AlertTable, CriterionHit, RESOLVED_RETENTION_NS,
 };

@@ -1,4 +1,4 @@
-//! `topdeck alerts`: active alerts of a server, and their acknowledgement.
+//! `topdeck alerts`: active alerts of a server, their acknowledgement, and their end by hand.
 
 mod acknowledge;
 mod history;
@@ -17,7 +17,7 @@ use crate::server_client::ServerClient;
 use crate::subcommand_table::subcommands;
 pub(crate) use acknowledge::AuthorArgument;
 
-/// Show the active alerts of a server, and acknowledge them
+/// Show the active alerts of a server, acknowledge and clear them
 ///
 /// One line per pending or firing alert: since when, its value, and why it is in its state. Then
 /// the rules whose selectors had no data in the last day, with the nearest name. The first line is
@@ -77,6 +77,7 @@ subcommands! {
     Command:
     Ack(acknowledge::AcknowledgeOptions) => acknowledge::acknowledge,
     Unack(acknowledge::UnacknowledgeOptions) => acknowledge::unacknowledge,
+    Clear(acknowledge::ClearOptions) => acknowledge::clear,
 }
 
 const AFTER: &str = "\

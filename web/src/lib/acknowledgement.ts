@@ -1,4 +1,4 @@
-/** Requests that acknowledge alerts, and what is common to those that silence them. */
+/** Requests that acknowledge and clear alerts, and what is common to those that silence them. */
 
 import { ApiError, sendRequest } from "./api";
 import { PersistedValue } from "./persisted";
@@ -27,6 +27,13 @@ export async function acknowledge(draft: AcknowledgementDraft): Promise<void> {
 
 export async function unacknowledge(fingerprint: string): Promise<void> {
   await sendRequest("POST", "/v1/alerts/unacknowledge", { body: { fingerprint } });
+}
+
+/** Ends an alert by hand; it begins anew if its condition holds. */
+export async function clearAlert(
+  draft: Pick<AcknowledgementDraft, "fingerprint" | "author" | "note">,
+): Promise<void> {
+  await sendRequest("POST", "/v1/alerts/clear", { body: draft });
 }
 
 /** Why a change was rejected, after `cannot acknowledge the alert: `. */

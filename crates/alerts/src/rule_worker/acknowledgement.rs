@@ -1,5 +1,6 @@
-//! Acknowledgements: alerts of rules and from outside, changed by the worker, durable before the
-//! request is answered. Those of the primary site are made in the same way.
+//! Acknowledgements and clearances: alerts of rules and from outside, changed by the worker,
+//! durable before the request is answered. Acknowledgements of the primary site are made in the
+//! same way.
 
 use query::LabelSet;
 use role::RouteError;
@@ -9,14 +10,14 @@ use super::RuleWorker;
 use crate::alert_selection::{AlertSelection, alert_labels, fingerprint};
 use crate::received_alerts::ReceivedAlert;
 use crate::site_acknowledgements::{AlertPlace, PrimaryAcknowledgements};
-use crate::worker_control::{AcknowledgementReply, AcknowledgementRequest};
+use crate::worker_control::{AlertChange, AlertChangeReply, AlertChangeRequest};
 
 impl RuleWorker {
     /// Makes the changes that requests wait for.
     pub(super) fn handle_requests(&mut self) {
         while let Some(request) = self.control.next_request() {
-            let AcknowledgementRequest { selection, change, reply } = request;
-            let result = self.acknowledge(&selection, &change);
+            let AlertChangeRequest { selection, change, reply } = request;
+            let result = self.change_alerts(&selection, &change);
             // The client may have given up.
             let _ = reply.send(result);
         }
@@ -79,18 +80,21 @@ impl RuleWorker {
         is_stored
     }
 
-    fn acknowledge(
+    fn change_alerts(
         &mut self,
         selection: &AlertSelection,
-        change: &AcknowledgementChange,
-    ) -> AcknowledgementReply {
-        let mut found = self.acknowledge_own(selection, change)?;
+        change: &AlertChange,
+    ) -> AlertChangeReply {
+        let mut found = self.change_own(selection, change)?;
         let changed = self.received.change(|alert| {
             if !alert.is_firing || !selection.contains(&alert.labels) {
                 return false;
             }
             found.push(fingerprint(&alert.labels));
-            alert.change_acknowledgements(change)
+            match change {
+                AlertChange::Acknowledge(change) => alert.change_acknowledgements(change),
+                AlertChange::Clear(clearance) => alert.clear(clearance),
+            }
         });
         let is_changed = changed.map_err(|error| RouteError::Unavailable(error.to_string()))?;
         if is_changed {
@@ -108,11 +112,7 @@ impl RuleWorker {
     }
 
     /// Changes alerts of rules. If the states cannot be stored, they stay as they were.
-    fn acknowledge_own(
-        &mut self,
-        selection: &AlertSelection,
-        change: &AcknowledgementChange,
-    ) -> AcknowledgementReply {
+    fn change_own(&mut self, selection: &AlertSelection, change: &AlertChange) -> AlertChangeReply {
         let (mut found, mut before) = (Vec::new(), Vec::new());
         for (at, scheduled) in self.groups.iter_mut().enumerate() {
             let group = &mut scheduled.group;
@@ -122,7 +122,12 @@ impl RuleWorker {
             }
             before.push((at, group.clone()));
             for (rule, labels, print) in selected {
-                let is_found = group.change_acknowledgements(rule, &labels, change);
+                let is_found = match change {
+                    AlertChange::Acknowledge(change) => {
+                        group.change_acknowledgements(rule, &labels, change)
+                    }
+                    AlertChange::Clear(clearance) => group.clear_alert(rule, &labels, clearance),
+                };
                 found.extend(is_found.then_some(print));
             }
         }
@@ -130,8 +135,8 @@ impl RuleWorker {
         Ok(found)
     }
 
-    /// Stores, publishes and submits groups whose acknowledgements changed. If the states cannot be
-    /// stored, the groups stay as they were `before`.
+    /// Stores, publishes and submits groups whose alerts changed without an evaluation. If the
+    /// states cannot be stored, the groups stay as they were `before`.
     fn store_acknowledgements(
         &mut self,
         before: Vec<(usize, EvaluatedGroup)>,
@@ -141,7 +146,7 @@ impl RuleWorker {
         }
         self.save();
         if let Some(error) = &self.save_error {
-            let what = format!("{error}; the acknowledgement is not changed; retry");
+            let what = format!("{error}; nothing is changed; retry");
             for (at, group) in before {
                 self.groups[at].group = group;
             }

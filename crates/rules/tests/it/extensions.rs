@@ -1,6 +1,8 @@
 //! What Prometheus lacks: restarts without loss, held states, acknowledgements, flapping.
 
-use rules::{AcknowledgementChange, AlertAcknowledgement, AlertState, ForStateLimits};
+use rules::{
+    AcknowledgementChange, AlertAcknowledgement, AlertClearance, AlertState, ForStateLimits,
+};
 
 use crate::harness::{MINUTE, SECOND, START, SimulatedNode, labels, notices, with_rules, writes};
 
@@ -413,4 +415,53 @@ fn without_stored_states_for_is_restored_from_its_series_as_in_prometheus() {
     assert_eq!(minutes_until_firing_again("30m", 30 * MINUTE), 10);
     // The outage was too long.
     assert_eq!(minutes_until_firing_again("30m", 2 * HOUR), 29);
+}
+
+fn clear(node: &mut SimulatedNode) -> bool {
+    let (at_ns, by, note) = (node.time_ns, "ann".to_owned(), "it is gone".to_owned());
+    let alert = labels("{alertname=\"Down\", instance=\"a\"}");
+    node.group.clear_alert(0, &alert, &AlertClearance { at_ns, by, note })
+}
+
+/// Who cleared the only alert, and the begin of the alert.
+fn cleared(node: &SimulatedNode) -> (Option<String>, i64) {
+    let (_, alert) = node.group.rules()[0].alerts().alerts().next().expect("an alert");
+    let clearance = AlertClearance::of(&alert.annotations, alert.resolved_at_ns.unwrap_or(0));
+    (clearance.map(|clearance| clearance.by), alert.began_ns)
+}
+
+#[test]
+fn an_alert_without_data_that_is_cleared_has_ended_also_after_a_restart() {
+    let text = holding_rule("");
+    let mut node = node_with_alert(&text, 2);
+    node.end("up{instance=\"a\"}");
+    for _ in 0..12 {
+        node.step();
+    }
+    assert_eq!(node.states(0), "firing? a");
+    assert!(acknowledge(&mut node, HOUR) && clear(&mut node));
+    assert_eq!((node.states(0).as_str(), is_acknowledged(&node)), ("inactive a", false));
+    assert!(!clear(&mut node), "it has ended");
+    node.restart(&text, 0);
+    assert_eq!(cleared(&node).0.as_deref(), Some("ann"));
+    let result = node.step();
+    assert_eq!(notices(&result), "resolved a");
+    assert!(writes(&result).contains("ALERTS_FOR_STATE{alertname=\"Down\", instance=\"a\"} stale"));
+    assert_eq!(node.states(0), "inactive a");
+}
+
+#[test]
+fn a_cleared_alert_whose_condition_holds_begins_anew() {
+    let mut node = node_with_alert(&down_rule(""), 1);
+    let (_, began_ns) = cleared(&node);
+    assert!(clear(&mut node));
+    node.set("up{instance=\"a\"}", 0.0);
+    node.step();
+    assert_eq!(node.states(0), "firing a");
+    let (by, anew_ns) = cleared(&node);
+    assert!(by.is_none() && anew_ns > began_ns, "{anew_ns}");
+    // A pending one is gone.
+    let mut node = node_with_alert(&down_rule("    for: 10m\n"), 1);
+    assert!(clear(&mut node));
+    assert_eq!(node.states(0), "");
 }

@@ -1,4 +1,5 @@
-//! `topdeck alerts ack` and `unack`: acknowledges alerts of a server, and takes it back.
+//! `topdeck alerts ack`, `unack` and `clear`: acknowledges alerts of a server, takes it back, and
+//! ends alerts.
 
 use std::process::ExitCode;
 
@@ -40,6 +41,27 @@ pub(crate) struct AcknowledgeOptions {
 pub(crate) struct UnacknowledgeOptions {
     #[command(flatten)]
     selection: SelectionArguments,
+
+    #[command(flatten)]
+    server: ServerClient,
+}
+
+/// End alerts by hand, such as those of series that will not return
+///
+/// Contacts are told that the alerts are resolved, and by whom. An alert whose condition holds at
+/// the next evaluation begins anew.
+#[derive(clap::Args)]
+#[command(after_long_help = CLEAR_AFTER)]
+pub(crate) struct ClearOptions {
+    #[command(flatten)]
+    selection: SelectionArguments,
+
+    /// Why
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    note: String,
+
+    #[command(flatten)]
+    author: AuthorArgument,
 
     #[command(flatten)]
     server: ServerClient,
@@ -90,6 +112,18 @@ Exit status:
   1  no such alert, or the server was not reached
   2  usage error";
 
+const CLEAR_AFTER: &str = "\
+Examples:
+  topdeck alerts clear 0cb2f34e1a2b3c4d --note 'the host is gone'
+  topdeck alerts clear --matcher host=db7
+
+A server requires a token with the scope alerts, except on loopback.
+
+Exit status:
+  0  the alerts have ended, durably
+  1  no such alert, or the server was not reached
+  2  usage error";
+
 impl SelectionArguments {
     fn fields(&self) -> Map<String, Value> {
         let mut fields = Map::new();
@@ -121,6 +155,15 @@ pub(crate) fn acknowledge(options: &AcknowledgeOptions) -> Result<ExitCode> {
 pub(crate) fn unacknowledge(options: &UnacknowledgeOptions) -> Result<ExitCode> {
     let body = options.selection.fields();
     change(&options.server, "/v1/alerts/unacknowledge", body, "no longer acknowledged:")
+}
+
+pub(crate) fn clear(options: &ClearOptions) -> Result<ExitCode> {
+    let mut body = options.selection.fields();
+    body.insert("note".to_owned(), json!(options.note));
+    if let Some(author) = options.author.name() {
+        body.insert("author".to_owned(), json!(author));
+    }
+    change(&options.server, "/v1/alerts/clear", body, "cleared")
 }
 
 fn change(

@@ -177,6 +177,7 @@ fn every_subcommand_has_a_page_and_completions() {
     let one = [
         "agent",
         "alerts-ack",
+        "alerts-clear",
         "alerts-unack",
         "alerts",
         "annotate",

@@ -312,3 +312,39 @@ fn bad_requests_say_what_is_wrong() {
         assert_eq!(server.get(path).status, 400, "{path}");
     }
 }
+
+#[test]
+fn a_cleared_alert_has_ended_durably_and_one_whose_condition_holds_fires_again() {
+    let (settings, received) = with_hook("");
+    let mut server = start_with(&settings, &with_rules(DEEP));
+    let url = format!("http://127.0.0.1:{}", server.port);
+    let clear = |matcher: &str| {
+        let note = ["--note", "the host is gone", "--author", "ann", "--server", &url];
+        topdeck(&[&["alerts", "clear", "--matcher", matcher][..], &note].concat(), b"")
+    };
+    assert_eq!(clear("alertname=Outside").status, 1, "there is none");
+    let sent = json!([{"labels": {"alertname": "Outside"}}]);
+    assert_eq!(post(&server, "/api/v2/alerts", &sent).0, 200);
+    wait_until("it is told", || messages(&received) == ["Outside firing"]);
+    let run = clear("alertname=Outside");
+    server.kill();
+    assert_eq!((run.status, run.stdout.as_str()), (0, "cleared 1 alert\n"), "{}", run.stderr);
+    server.start();
+    assert_eq!(alerts(&server)["alerts"], json!([]));
+    wait_until("its end is told", || messages(&received) == ["Outside firing", "Outside resolved"]);
+    let end = received.all().pop().expect("a message");
+    let notes = end["topdeck"]["notes"].as_str().unwrap_or_default();
+    assert!(notes.starts_with("Cleared by ann: the host is gone."), "{end:#}");
+    let history = server.get("/v1/alerts/history?event=resolved").json();
+    let newest = &history["history"][0];
+    assert_eq!((&newest["by"], &newest["note"]), (&"ann".into(), &"the host is gone".into()));
+    // Its source sends it again.
+    assert_eq!(post(&server, "/api/v2/alerts", &sent).0, 200);
+    let count = |text: &str| messages(&received).iter().filter(|found| *found == text).count();
+    wait_until("it fires again", || count("Outside firing") == 2);
+    send(&server, 7.5);
+    wait_until("the rule fires", || count("Deep firing") == 1);
+    assert_eq!(clear("alertname=Deep").status, 0);
+    wait_until("it begins anew", || count("Deep resolved") == 1 && count("Deep firing") == 2);
+    server.stop();
+}
