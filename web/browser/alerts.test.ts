@@ -306,6 +306,43 @@ test("an alert is silenced by matchers of its labels, and the silence is ended",
   await expect.poll(() => page.title()).toBe("2 firing, 1 unknown · Alerts · topdeck");
 });
 
+test("a maintenance window is made for a weekday, listed with its times, and ended", async () => {
+  await page.getByRole("button", { name: "Maintenance window …" }).click();
+  const form = page.getByRole("form", { name: "Maintenance window" });
+  await expectAccessible("alerts-maintenance");
+  await form.getByRole("button", { name: "Create the maintenance window" }).click();
+  await says(/Cannot create the maintenance window: add a matcher, or choose a severity/);
+  await form.getByLabel("Matchers of labels").fill('job="backup"');
+  await form.getByLabel("Severity").selectOption({ label: "3 and lesser" });
+  await form.getByLabel("When").selectOption({ label: "each day or week" });
+  await form.getByLabel("sunday").check();
+  await form.getByLabel("Comment").fill("backups");
+  await form.getByRole("button", { name: "Create the maintenance window" }).click();
+  const list = page.getByTestId("silences");
+  await expect
+    .poll(() => list.innerText())
+    .toMatch(/job="backup", severity!~"1\|.*sunday 02:00 to 04:00, .*: backups/s);
+  await list.getByRole("button", { name: /^End: job/ }).click();
+  await expect.poll(() => list.count()).toBe(0);
+});
+
+test("an alert is cleared with a note, and begins anew because its condition holds", async () => {
+  const alert = card("QueueDeep");
+  await alert.getByRole("button", { name: "Clear …" }).click();
+  const form = alert.getByRole("form", { name: "Clear" });
+  expect(await form.innerText()).toContain("It begins anew");
+  expect(await form.getByLabel("For").count()).toBe(0);
+  await form.getByLabel("Note").fill("the host is gone");
+  await form.getByRole("button", { name: "End the alert" }).click();
+  const ended = async () => {
+    type History = { history: { note: string }[] };
+    const { history } = await server.ask<History>("/v1/alerts/history", { event: "resolved" });
+    return history.map(({ note }) => note);
+  };
+  await expect.poll(ended).toContain("the host is gone");
+  await expect.poll(() => page.title()).toBe("2 firing, 1 unknown · Alerts · topdeck");
+});
+
 test("a token without the scope gets a message that says what to do", async () => {
   const token = await server.addToken("wall", "read");
   const status = async () => {

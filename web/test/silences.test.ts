@@ -32,7 +32,7 @@ test("a silence is described by author, end and comment", () => {
     describeSilence(toSilence({ ...JSON_SILENCE, ...changes }), NOW);
   expect(describe({})).toMatch(/^by ann until 2026-11-2\d \d\d:\d\d:30 \(2 min left\)$/);
   expect(describe({ comment: "moved" })).toMatch(/left\): moved$/);
-  expect(describe({ ends_ns: null, time_intervals: [{}] })).toBe("by ann, in its time intervals");
+  expect(describe({ ends_ns: null, time_intervals: [{}] })).toBe("by ann, each day, UTC");
   expect(describe({ state: "pending", starts_ns: (NOW + 60e3) * 1e6, author: "" })).toMatch(
     /^by somebody from 2026-.* until 2026-/,
   );

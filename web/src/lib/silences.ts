@@ -3,6 +3,7 @@
 import { getJson, sendRequest } from "./api";
 import { quoted } from "./selector";
 import * as time from "./time";
+import { describeInterval, type TimeInterval } from "./timeInterval";
 
 export interface Silence {
   id: string;
@@ -12,7 +13,7 @@ export interface Silence {
   /** Null of a maintenance window without an end. */
   end: number | null;
   /** A maintenance window is active in its time intervals only. */
-  isRecurring: boolean;
+  intervals: string[];
   author: string;
   comment: string;
 }
@@ -23,7 +24,7 @@ interface SilenceJson {
   matchers: string[];
   starts_ns: number;
   ends_ns: number | null;
-  time_intervals: unknown[];
+  time_intervals: TimeInterval[];
   author: string;
   comment: string;
 }
@@ -57,7 +58,7 @@ export function toSilence(json: SilenceJson): Silence {
     matchers,
     start: starts_ns / 1e6,
     end: ends_ns === null ? null : ends_ns / 1e6,
-    isRecurring: time_intervals.length > 0,
+    intervals: time_intervals.map(describeInterval),
     author,
     comment,
   };
@@ -90,12 +91,12 @@ export function readMatchers(text: string): string[] {
 
 /** `by ann until 2026-11-26 20:00:00 (1 h 59 min left): disk is replaced`. */
 export function describeSilence(
-  { author, start, end, state, isRecurring, comment }: Omit<Silence, "id" | "matchers">,
+  { author, start, end, state, intervals, comment }: Omit<Silence, "id" | "matchers">,
   now: number,
 ): string {
   const from = state === "pending" && start > now ? ` from ${time.formatDateTime(start)}` : "";
   const until = end === null ? "" : ` ${describeEnd(end, now)}`;
-  const recurring = isRecurring ? ", in its time intervals" : "";
+  const recurring = intervals.length > 0 ? `, ${intervals.join("; ")}` : "";
   return `by ${author || "somebody"}${from}${until}${recurring}${comment ? `: ${comment}` : ""}`;
 }
 
