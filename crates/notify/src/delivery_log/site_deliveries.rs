@@ -17,6 +17,10 @@ const DELIVERIES_MAX: usize = 10_000;
 /// Largest difference between the times of a change of state at both sites.
 const SHIFT_MAX_NS: u64 = 120 * 1_000_000_000;
 
+/// Least time between the begin of an alert and that it is known again, in milliseconds: it is
+/// reported unknown after 30 s, and the time of a row may differ from that of its evaluation.
+const KNOWN_AGAIN_MIN_MS: u64 = 25_000;
+
 const DELIVERED_ELSEWHERE: &str = "the other site delivered it";
 /// Note of the end of an alert that a contact never heard of.
 pub(super) const ENDED_UNTOLD: &str = "the alert ended before the contact was told of it";
@@ -117,8 +121,13 @@ impl OtherSiteDeliveries {
             // evaluations number the lack of data.
             let is_numbered_by_site =
                 matches!(notification.state, NotifiedState::Resolved | NotifiedState::Unknown);
-            let may_be_same =
-                delivery.key.alert_id != notification.key.alert_id || is_numbered_by_site;
+            // That there are data again, as well.
+            let is_known_again = notification.state == NotifiedState::Firing
+                && known_again(&notification.key, notification.at_ns)
+                && known_again(&delivery.key, delivery.at_ns);
+            let may_be_same = delivery.key.alert_id != notification.key.alert_id
+                || is_numbered_by_site
+                || is_known_again;
             let is_same = may_be_same
                 && delivery.state == notification.state
                 && (delivery.key.reminder > 0) == is_reminder
@@ -139,6 +148,14 @@ impl OtherSiteDeliveries {
         }
         true
     }
+}
+
+/// Whether a firing alert was told again because there are data again: the number of a change of
+/// state is its time in milliseconds, and the alert began to fire, or reached its severity, long
+/// before.
+fn known_again(key: &NotificationKey, at_ns: i64) -> bool {
+    let changed_ms = u64::try_from(at_ns / 1_000_000).unwrap_or(u64::MAX);
+    key.transition.saturating_sub(changed_ms) >= KNOWN_AGAIN_MIN_MS
 }
 
 impl DeliveryLog {
@@ -259,6 +276,30 @@ mod tests {
         assert!(!other.take("pager", &notification));
         assert_eq!(other.take("hook", &notification), expected);
         assert!(!expected || !other.take("hook", &notification), "once");
+    }
+
+    /// Whether the delivery of the same alert with another number of a state is that of a pending
+    /// one; both numbers in milliseconds after the begin of the alert.
+    #[track_caller]
+    fn check_numbers(state: NotifiedState, pending_ms: i64, delivered_ms: i64, expected: bool) {
+        let mut notification = example_notification();
+        let number = |ms: i64| u64::try_from(notification.at_ns / 1_000_000 + ms).unwrap();
+        let [pending, delivered] = [number(pending_ms), number(delivered_ms)];
+        (notification.key.transition, notification.state) = (pending, state);
+        let mut other = OtherSiteDeliveries::default();
+        let mut made = delivery(1, "a1b2", state, notification.at_ns + SECOND_NS);
+        made.key.transition = delivered;
+        other.add(made);
+        assert_eq!(other.take("hook", &notification), expected);
+    }
+
+    #[test]
+    fn an_alert_that_is_known_again_is_told_by_one_site() {
+        check_numbers(NotifiedState::Firing, 90_000, 93_000, true);
+        // Another severity, which is another message.
+        check_numbers(NotifiedState::Firing, 0, 20_000, false);
+        check_numbers(NotifiedState::Firing, 20_000, 90_000, false);
+        check_numbers(NotifiedState::Acknowledged, 20_000, 10_000, false);
     }
 
     #[test]
