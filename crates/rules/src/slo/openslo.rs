@@ -539,7 +539,7 @@ spec:
     #[test]
     fn nothing_is_overridden_silently() {
         let window = "  timeWindow:\n  - duration: 28d\n    isRolling: true\n";
-        check(THRESHOLD, window, "", "9:3: timeWindow: found 0 items, expected 1");
+        check(THRESHOLD, window, "", "8:3: timeWindow: found 0 items, expected 1");
         let two = format!("{window}  - duration: 7d\n    isRolling: true\n");
         check(THRESHOLD, window, &two, "20:3: timeWindow: found 2 items, expected 1");
         let both = "isRolling: true\n    calendar: {startTime";
