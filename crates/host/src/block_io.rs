@@ -24,15 +24,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bpf::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
+use bpf::{
+    Arithmetic, Assembler, BpfProgram, Btf, HelperFunction, Instruction, JumpCondition, JumpLabel,
+    MapCells, Width,
+};
 use serde::Deserialize;
 
-use crate::bpf::btf::Btf;
-use crate::bpf::grid::{self, AtomicMode, BUCKETS, GridCounts};
-use crate::bpf::instruction::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
-use crate::bpf::instruction::{
-    Arithmetic, Assembler, HelperFunction, Instruction, JumpCondition, JumpLabel, Width,
-};
-use crate::bpf::{BpfProgram, MapCells};
+use crate::bpf_grid::{self as grid, AtomicMode, BUCKETS, GridCounts};
 use crate::error::Result;
 use crate::metric::RowReporter;
 use crate::metrics;
@@ -246,7 +245,7 @@ fn slot(code: &mut Assembler, slots: usize, map: i32, end: JumpLabel) {
 }
 
 /// Emits: `r2` = `r8` minus the earlier time, at least 0.
-fn emit_elapsed(code: &mut Assembler, earlier: crate::bpf::instruction::Register) {
+fn emit_elapsed(code: &mut Assembler, earlier: bpf::Register) {
     let forwards = code.label();
     code.register(Arithmetic::Set, R2, R8);
     code.register(Arithmetic::Subtract, R2, earlier);

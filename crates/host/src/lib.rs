@@ -3,8 +3,8 @@
 //!
 //! One thread reads all sources at the boundaries of the intake's interval and appends one batch. A
 //! second thread measures hiccups. A third thread collects shared-memory metrics (`shm_metrics`).
-//! Files of /proc stay open (`procfs`). BPF programs (`bpf`) count in buckets of `hist`'s grid, so
-//! counts need no conversion. If a program cannot be loaded, the reason is reported
+//! Files of /proc stay open (`procfs`). BPF programs (crate `bpf`) count in buckets of `hist`'s
+//! grid, so counts need no conversion. If a program cannot be loaded, the reason is reported
 //! ([`HostCollector::warnings`]) and no distribution is made up. Counters and distributions of a
 //! scrape that the journal does not accept are part of the next scrape; gauges become a gap.
 //!
@@ -12,10 +12,12 @@
 //! shared memory for any number of viewers ([`ProcessCollector`], `shm::process_table`).
 //!
 //! docs/host.md lists all metrics; a test compares it with the code.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod block_io;
-mod bpf;
+mod bpf_grid;
+#[cfg(test)]
+mod bpf_interpreter;
 mod clock_cost;
 mod error;
 #[cfg(test)]

@@ -15,12 +15,11 @@ mod task;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
+use bpf::Btf;
 use shm::process_table::{CollectionMethod, ProcessRow};
 
 use self::stat_cache::ProcStatCache;
 use self::task::TaskIterator;
-use crate::bpf;
-use crate::bpf::btf::Btf;
 
 /// Collector of the process table.
 #[derive(Debug)]

@@ -13,15 +13,14 @@
 
 use std::sync::atomic::Ordering;
 
+use bpf::Register::{R0, R1, R2, R3, R6, R7, R8};
+use bpf::{
+    Arithmetic, Assembler, BpfProgram, Btf, HelperFunction, Instruction, JumpCondition, MapCells,
+    Width,
+};
 use serde::Deserialize;
 
-use crate::bpf::btf::Btf;
-use crate::bpf::grid::{self, AtomicMode, BUCKETS, GridCounts};
-use crate::bpf::instruction::Register::{R0, R1, R2, R3, R6, R7, R8};
-use crate::bpf::instruction::{
-    Arithmetic, Assembler, HelperFunction, Instruction, JumpCondition, Width,
-};
-use crate::bpf::{BpfProgram, MapCells};
+use crate::bpf_grid::{self as grid, AtomicMode, BUCKETS, GridCounts};
 use crate::error::Result;
 use crate::metric::RowReporter;
 use crate::metrics;
@@ -225,7 +224,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use super::*;
-    use crate::bpf::interpreter::{BpfInterpreter, VARIABLE};
+    use crate::bpf_interpreter::{BpfInterpreter, VARIABLE};
 
     const NEXT: u64 = 5 << 32;
     const GROUP: u64 = 6 << 32;

@@ -7,12 +7,11 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use bpf::{BpfStats, Btf};
 use intake::Intake;
 use role::settings::{SettingsCheck, TableRef};
 use serde::de::DeserializeOwned;
 
-use crate::bpf::btf::Btf;
-use crate::bpf::{self, BpfStats};
 use crate::error::Result;
 use crate::metric::RowReporter;
 use crate::metrics;

@@ -1,7 +1,7 @@
 //! Tests of the program on synthetic requests: which requests count, how often and where.
 
 use super::*;
-use crate::bpf::interpreter::BpfInterpreter;
+use crate::bpf_interpreter::BpfInterpreter;
 
 const REQUEST: u64 = 5 << 32;
 const QUEUE: u64 = 6 << 32;

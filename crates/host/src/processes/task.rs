@@ -12,15 +12,13 @@
 
 use std::io::{self, Read};
 
+use bpf::Register::{R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
+use bpf::{
+    Arithmetic, Assembler, BpfIterator, Btf, HelperFunction, Instruction, JumpCondition, Width,
+};
 use shm::process_table::ProcessRow;
 
 use super::stat::tick_ns;
-use crate::bpf::BpfIterator;
-use crate::bpf::btf::Btf;
-use crate::bpf::instruction::Register::{R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
-use crate::bpf::instruction::{
-    Arithmetic, Assembler, HelperFunction, Instruction, JumpCondition, Width,
-};
 
 /// Kernel function that identifies the iterator.
 const FUNCTION: &str = "bpf_iter_task";
@@ -229,8 +227,9 @@ impl TaskIterator {
     /// Iterator whose reads fail.
     #[cfg(test)]
     pub(super) fn failing() -> TaskIterator {
+        use std::fs::File;
         TaskIterator {
-            iterator: BpfIterator::empty(),
+            iterator: BpfIterator::failing(File::open("/dev/null").unwrap()),
             buffer: vec![0; READ_BYTES],
             totals: ThreadTotals::default(),
         }
@@ -408,7 +407,7 @@ fn split_cpu_time(user: u64, system: u64, runtime: u64) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bpf::interpreter::BpfInterpreter;
+    use crate::bpf_interpreter::BpfInterpreter;
 
     const META: u64 = 5 << 32;
     const TASK: u64 = 6 << 32;

@@ -7,10 +7,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bpf::Register::{R1, R2, R3, R4, R5, R7};
+use bpf::{Arithmetic, Assembler, JumpCondition, Register, Width};
 use hist::{CompensatedSum, Histogram, HistogramParts, Scheme, TrackedValue};
-
-use super::instruction::Register::{R1, R2, R3, R4, R5, R7};
-use super::instruction::{Arithmetic, Assembler, JumpCondition};
 
 /// log2 of the number of buckets per octave.
 const BITS: u32 = 5;
@@ -71,17 +70,11 @@ pub(crate) fn record(code: &mut Assembler, adding: AtomicMode, buckets: i16, sum
 }
 
 /// Emits `*(u64 *)(to + offset) += from`; `r3` is lost.
-fn add(
-    code: &mut Assembler,
-    adding: AtomicMode,
-    to: super::instruction::Register,
-    offset: i16,
-    from: super::instruction::Register,
-) {
+fn add(code: &mut Assembler, adding: AtomicMode, to: Register, offset: i16, from: Register) {
     if adding == AtomicMode::Atomic {
         return code.atomic_add(to, offset, from);
     }
-    code.load(super::instruction::Width::Eight, R3, to, offset);
+    code.load(Width::Eight, R3, to, offset);
     code.register(Arithmetic::Add, R3, from);
     code.store(to, offset, R3);
 }
@@ -131,9 +124,8 @@ impl GridCounts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::instruction::Width;
-    use super::super::interpreter::{BpfInterpreter, MAP};
     use super::*;
+    use crate::bpf_interpreter::{BpfInterpreter, MAP};
 
     /// Records a value by the program and by `hist`, and compares.
     #[track_caller]

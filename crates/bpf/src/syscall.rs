@@ -1,12 +1,13 @@
-//! The `bpf(2)` system call and the memory of its maps: the only file of this crate with `unsafe`.
+//! The `bpf(2)` system call, uprobe events of `perf_event_open(2)`, and the memory of array maps.
 //!
 //! Five commands: create a map, load a program, attach it to a tracepoint or an iterator, start an
 //! iteration. Descriptors are owned: the kernel detaches and unloads what is dropped, also when the
 //! process is killed. The value of a map is accessed as read-only atomics and never as bytes,
 //! because the kernel writes to it at any time. Source: kernel, include/uapi/linux/bpf.h
-//! (`union bpf_attr`); bpf(2).
+//! (`union bpf_attr`); bpf(2), perf_event_open(2).
 #![allow(unsafe_code, reason = "bpf(2) has no safe form; each use carries its argument")]
 
+use std::ffi::CStr;
 use std::io;
 use std::ops::{Deref, Range};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -15,27 +16,72 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::instruction::Instruction;
+use crate::instruction::Instruction;
 
 const MAP_CREATE: libc::c_int = 0;
 const PROG_LOAD: libc::c_int = 5;
 const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 const LINK_CREATE: libc::c_int = 28;
 const ITER_CREATE: libc::c_int = 33;
-const MAP_TYPE_ARRAY: u32 = 2;
 /// The map's value can be mapped into a process (Linux 5.5).
 const MMAPABLE: u32 = 1 << 10;
+const PROG_TYPE_KPROBE: u32 = 2;
 const PROG_TYPE_TRACING: u32 = 26;
 
-/// Type of a program.
+/// Type of a program; the number is that of its attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum ProgramKind {
+    /// Runs when a process reaches an instruction, and gets its registers.
+    Uprobe = 0,
     /// Runs at a tracepoint and gets the arguments as typed pointers (`BPF_TRACE_RAW_TP`).
     Tracepoint = 23,
     /// Runs for each object when the iterator is read (`BPF_TRACE_ITER`).
     Iterator = 28,
 }
+
+/// Type of a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum MapKind {
+    /// One value, which can be mapped.
+    Array = 2,
+    /// Values by key; a full map drops those that were not used for longest.
+    LruHash = 9,
+    /// Records in the order in which they were reserved (Linux 5.8).
+    RingBuffer = 27,
+}
+
+/// Sizes of a map.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MapSize {
+    pub(crate) key_bytes: u32,
+    pub(crate) value_bytes: u32,
+    pub(crate) entries: u32,
+}
+
+/// Version 0 of `struct perf_event_attr`, and the fields up to `config2`.
+#[repr(C)]
+#[derive(Default)]
+struct PerfEventAttributes {
+    event_type: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint_type: u32,
+    config1: u64,
+    config2: u64,
+}
+/// `PERF_ATTR_SIZE_VER1`.
+const _: () = assert!(size_of::<PerfEventAttributes>() == 72);
+
+const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
+const PERF_EVENT_IOC_ENABLE: libc::Ioctl = 0x2400;
+const PERF_EVENT_IOC_SET_BPF: libc::Ioctl = 0x4004_2408;
 
 /// Bytes of a map word.
 const WORD: usize = size_of::<AtomicU64>();
@@ -136,14 +182,14 @@ fn name_bytes(name: &str) -> [u8; NAME_BYTES] {
     bytes
 }
 
-/// Creates a map with one value, all zero.
-pub(crate) fn create_map(name: &str, value_bytes: u32) -> io::Result<OwnedFd> {
+/// Creates a map whose values are all zero.
+pub(crate) fn create_map(name: &str, kind: MapKind, size: MapSize) -> io::Result<OwnedFd> {
     let mut attributes = MapCreate {
-        map_type: MAP_TYPE_ARRAY,
-        key_size: 4,
-        value_size: value_bytes,
-        max_entries: 1,
-        map_flags: MMAPABLE,
+        map_type: kind as u32,
+        key_size: size.key_bytes,
+        value_size: size.value_bytes,
+        max_entries: size.entries,
+        map_flags: if kind == MapKind::Array { MMAPABLE } else { 0 },
         map_name: name_bytes(name),
         ..MapCreate::default()
     };
@@ -151,8 +197,8 @@ pub(crate) fn create_map(name: &str, value_bytes: u32) -> io::Result<OwnedFd> {
     unsafe { bpf(MAP_CREATE, &mut attributes) }
 }
 
-/// Loads a program for the tracepoint or iterator with that BTF id. The error contains the verifier
-/// log.
+/// Loads a program for the tracepoint or iterator with that BTF id, 0 for a uprobe. The error
+/// contains the verifier log.
 pub(crate) fn load(
     name: &str,
     code: &[Instruction],
@@ -161,7 +207,10 @@ pub(crate) fn load(
 ) -> Result<OwnedFd, (io::Error, String)> {
     let attempt = |log: &mut [u8]| {
         let mut attributes = ProgLoad {
-            prog_type: PROG_TYPE_TRACING,
+            prog_type: match kind {
+                ProgramKind::Uprobe => PROG_TYPE_KPROBE,
+                ProgramKind::Tracepoint | ProgramKind::Iterator => PROG_TYPE_TRACING,
+            },
             insn_cnt: code.len() as u32,
             insns: code.as_ptr() as u64,
             license: LICENSE.as_ptr() as u64,
@@ -212,10 +261,58 @@ pub(crate) fn iterate(link: &OwnedFd) -> io::Result<OwnedFd> {
     unsafe { bpf(ITER_CREATE, &mut attributes) }
 }
 
+/// Creates an event for each run of the instruction at an offset of a file, or for each return of
+/// the function that starts there, by any process; `kind` and `config` are those of the kernel.
+/// Runs `program` for each of them until the descriptor is dropped.
+pub(crate) fn attach_uprobe(
+    kind: u32,
+    config: u64,
+    path: &CStr,
+    offset: u64,
+    program: &OwnedFd,
+) -> io::Result<OwnedFd> {
+    let attributes = PerfEventAttributes {
+        event_type: kind,
+        size: size_of::<PerfEventAttributes>() as u32,
+        config,
+        config1: path.as_ptr() as u64,
+        config2: offset,
+        ..PerfEventAttributes::default()
+    };
+    // All processes, on one CPU: the program runs on every CPU, the event is only its owner.
+    let (process, cpu, group): (libc::pid_t, libc::c_int, libc::c_int) = (-1, 0, -1);
+    // SAFETY: the kernel reads `size` bytes of the attributes and the zero-terminated path; both
+    // are borrowed for the call.
+    let event = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            ptr::from_ref(&attributes),
+            process,
+            cpu,
+            group,
+            PERF_FLAG_FD_CLOEXEC,
+        )
+    };
+    let event = match RawFd::try_from(event) {
+        // SAFETY: the call returned a new descriptor without another owner.
+        Ok(event) if event >= 0 => unsafe { OwnedFd::from_raw_fd(event) },
+        _ => return Err(io::Error::last_os_error()),
+    };
+    for (request, argument) in
+        [(PERF_EVENT_IOC_SET_BPF, program.as_raw_fd()), (PERF_EVENT_IOC_ENABLE, 0)]
+    {
+        // SAFETY: the argument of both requests is a number, not a pointer.
+        if unsafe { libc::ioctl(event.as_raw_fd(), request, argument) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(event)
+}
+
 /// Mapped words of a map's value, accessed by `Deref`. The kernel adds to them; this process only
 /// loads them.
 #[derive(Debug)]
-pub(crate) struct MapCells {
+pub struct MapCells {
     base: NonNull<AtomicU64>,
     /// Words before the range, mapped because a mapping starts at a page.
     leading_words: usize,

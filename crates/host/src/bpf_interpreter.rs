@@ -1,8 +1,8 @@
 //! BPF interpreter for tests.
 //!
-//! It supports only the instructions that [`super::instruction`] emits.
+//! It supports only the instructions that `bpf::Assembler` emits.
 
-use super::instruction::{
+use bpf::{
     ATOMIC, ATOMIC_ADD, ATOMIC_COMPARE_EXCHANGE, CALL, EXIT, HelperFunction, Instruction,
     LOAD_WIDE, PSEUDO_BTF_ID, PSEUDO_MAP_VALUE,
 };

@@ -22,7 +22,7 @@ const KIND_ENUM64: u32 = 19;
 
 /// Kernel type information (BTF).
 #[derive(Debug)]
-pub(crate) struct Btf {
+pub struct Btf {
     bytes: Vec<u8>,
     strings: std::ops::Range<usize>,
     /// Offset of each type; type 0 is `void` and has none.
@@ -44,7 +44,7 @@ struct BtfType {
 
 impl Btf {
     /// Parses the header and indexes all types.
-    pub(crate) fn parse(bytes: Vec<u8>) -> Result<Btf, String> {
+    pub fn parse(bytes: Vec<u8>) -> Result<Btf, String> {
         let short = || "kernel BTF is truncated".to_owned();
         if bytes.get(..2) != Some(&MAGIC.to_le_bytes()) {
             return Err("kernel BTF has an invalid header".to_owned());
@@ -89,20 +89,20 @@ impl Btf {
     }
 
     /// BTF id to attach a program to a tracepoint.
-    pub(crate) fn tracepoint(&self, name: &str) -> Result<u32, String> {
+    pub fn tracepoint(&self, name: &str) -> Result<u32, String> {
         let type_name = format!("btf_trace_{name}");
         let found = self.find(&[KIND_TYPEDEF], &type_name);
         found.ok_or_else(|| format!("kernel has no tracepoint {name}"))
     }
 
     /// BTF id to attach a program to a function.
-    pub(crate) fn function(&self, name: &str) -> Result<u32, String> {
+    pub fn function(&self, name: &str) -> Result<u32, String> {
         let found = self.find(&[KIND_FUNC], name);
         found.ok_or_else(|| format!("kernel BTF has no function {name}"))
     }
 
     /// Size of the struct `name` in bytes.
-    pub(crate) fn size(&self, name: &str) -> Result<u32, String> {
+    pub fn size(&self, name: &str) -> Result<u32, String> {
         let found = self.find(&[KIND_STRUCT], name).and_then(|id| self.get(id));
         // Structs have their size in the field that holds the type id of other kinds.
         let size = found.and_then(|found| word(&self.bytes, found.at - 4));
@@ -110,13 +110,13 @@ impl Btf {
     }
 
     /// BTF id of a per-CPU variable.
-    pub(crate) fn variable(&self, name: &str) -> Result<u32, String> {
+    pub fn variable(&self, name: &str) -> Result<u32, String> {
         let found = self.find(&[KIND_VAR], name);
         found.ok_or_else(|| format!("kernel BTF has no variable {name}"))
     }
 
     /// Offset in bytes of `members` (each nested in the previous one) in the struct `name`.
-    pub(crate) fn offset(&self, name: &str, members: &str) -> Result<i16, String> {
+    pub fn offset(&self, name: &str, members: &str) -> Result<i16, String> {
         let missing = || format!("kernel struct {name} has no member {members}");
         let mut id = self
             .find(&[KIND_STRUCT], name)
@@ -168,7 +168,7 @@ impl Btf {
     }
 
     /// Value of an enumerator of any enumeration.
-    pub(crate) fn enumerator(&self, name: &str) -> Option<u32> {
+    pub fn enumerator(&self, name: &str) -> Option<u32> {
         (1..self.types.len() as u32).filter_map(|id| self.get(id)).find_map(|found| {
             if found.kind != KIND_ENUM {
                 return None;

@@ -8,19 +8,23 @@
 /// One instruction in the kernel's encoding.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Instruction {
-    pub(crate) code: u8,
+pub struct Instruction {
+    /// Operation.
+    pub code: u8,
     /// Destination in the low four bits, source in the high four bits.
-    pub(crate) registers: u8,
-    pub(crate) offset: i16,
-    pub(crate) immediate: i32,
+    pub registers: u8,
+    /// Of memory in bytes, of jumps in instructions.
+    pub offset: i16,
+    /// Constant operand.
+    pub immediate: i32,
 }
 
 /// A register. `R0` holds results; `R1` to `R5` hold arguments and are clobbered by calls; `R6` to
 /// `R9` are preserved. The program's stack is the 512 bytes below the address in `R10`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Register {
+#[expect(missing_docs, reason = "the documentation of the type has the roles")]
+pub enum Register {
     R0,
     R1,
     R2,
@@ -37,15 +41,18 @@ pub(crate) enum Register {
 /// Width of a load or store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Width {
+pub enum Width {
+    /// 32 bits.
     Four = 0x00,
+    /// 64 bits.
     Eight = 0x18,
 }
 
 /// 64-bit arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Arithmetic {
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Arithmetic {
     Add = 0x00,
     Subtract = 0x10,
     Multiply = 0x20,
@@ -59,7 +66,8 @@ pub(crate) enum Arithmetic {
 /// Jump condition; unsigned except the last two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum JumpCondition {
+#[expect(missing_docs, reason = "the names say it")]
+pub enum JumpCondition {
     Equal = 0x10,
     Greater = 0x20,
     AnyBit = 0x40,
@@ -73,11 +81,27 @@ pub(crate) enum JumpCondition {
 /// BPF helper function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-pub(crate) enum HelperFunction {
+pub enum HelperFunction {
+    /// Address of a map's value by its key, or null.
+    MapLookup = 1,
+    /// Sets a map's value.
+    MapUpdate = 2,
+    /// Removes a map's value.
+    MapDelete = 3,
     /// Nanoseconds on the monotonic clock.
     KtimeGetNs = 5,
+    /// Process in the high half, thread in the low half.
+    GetCurrentPidTgid = 14,
+    /// Copies memory of the current process.
+    ProbeReadUser = 112,
+    /// Copies memory of the kernel.
+    ProbeReadKernel = 113,
     /// Writes bytes to the reader of the iterator.
     SeqWrite = 127,
+    /// Memory of a ring buffer for a record, or null if it is full.
+    RingReserve = 131,
+    /// Passes a record on to the reader.
+    RingSubmit = 132,
     /// Address of this CPU's copy of a per-CPU variable.
     ThisCpuPtr = 154,
 }
@@ -92,25 +116,33 @@ const MODE_MEM: u8 = 0x60;
 const MODE_ATOMIC: u8 = 0xc0;
 /// The operand is a register.
 const SOURCE_REGISTER: u8 = 0x08;
-pub(crate) const LOAD_WIDE: u8 = CLASS_LD | MODE_IMM | Width::Eight as u8;
-pub(crate) const CALL: u8 = CLASS_JMP | 0x80;
-pub(crate) const EXIT: u8 = CLASS_JMP | 0x90;
-pub(crate) const ATOMIC: u8 = CLASS_STX | MODE_ATOMIC | Width::Eight as u8;
-pub(crate) const ATOMIC_ADD: i32 = 0x00;
-pub(crate) const ATOMIC_COMPARE_EXCHANGE: i32 = 0xf1;
+/// A load of 64 bits, of two instructions.
+pub const LOAD_WIDE: u8 = CLASS_LD | MODE_IMM | Width::Eight as u8;
+/// A call of a helper function.
+pub const CALL: u8 = CLASS_JMP | 0x80;
+/// The end of the program.
+pub const EXIT: u8 = CLASS_JMP | 0x90;
+/// An atomic operation on 64 bits.
+pub const ATOMIC: u8 = CLASS_STX | MODE_ATOMIC | Width::Eight as u8;
+/// The immediate of an atomic addition.
+pub const ATOMIC_ADD: i32 = 0x00;
+/// The immediate of a compare-and-exchange.
+pub const ATOMIC_COMPARE_EXCHANGE: i32 = 0xf1;
+/// In a wide load: the immediate is the descriptor of a map.
+const PSEUDO_MAP: u8 = 1;
 /// In a wide load: the second word's immediate is an offset into the value of the map with this
 /// descriptor.
-pub(crate) const PSEUDO_MAP_VALUE: u8 = 2;
+pub const PSEUDO_MAP_VALUE: u8 = 2;
 /// In a wide load: the immediate is the BTF id of a kernel variable.
-pub(crate) const PSEUDO_BTF_ID: u8 = 3;
+pub const PSEUDO_BTF_ID: u8 = 3;
 
 /// Label of a jump.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct JumpLabel(usize);
+pub struct JumpLabel(usize);
 
 /// BPF assembler.
 #[derive(Debug, Default)]
-pub(crate) struct Assembler {
+pub struct Assembler {
     code: Vec<Instruction>,
     /// Position of each label.
     label_offsets: Vec<Option<usize>>,
@@ -124,42 +156,47 @@ impl Assembler {
     }
 
     /// `to = *(to_width *)(from + offset)`
-    pub(crate) fn load(&mut self, width: Width, to: Register, from: Register, offset: i16) {
+    pub fn load(&mut self, width: Width, to: Register, from: Register, offset: i16) {
         self.push(CLASS_LDX | MODE_MEM | width as u8, to, from as u8, offset, 0);
     }
 
     /// `*(u64 *)(to + offset) = from`
-    pub(crate) fn store(&mut self, to: Register, offset: i16, from: Register) {
+    pub fn store(&mut self, to: Register, offset: i16, from: Register) {
         self.store_width(Width::Eight, to, offset, from);
     }
 
     /// `*(to_width *)(to + offset) = from`
-    pub(crate) fn store_width(&mut self, width: Width, to: Register, offset: i16, from: Register) {
+    pub fn store_width(&mut self, width: Width, to: Register, offset: i16, from: Register) {
         self.push(CLASS_STX | MODE_MEM | width as u8, to, from as u8, offset, 0);
     }
 
     /// `to = to ∘ from`
-    pub(crate) fn register(&mut self, what: Arithmetic, to: Register, from: Register) {
+    pub fn register(&mut self, what: Arithmetic, to: Register, from: Register) {
         self.push(CLASS_ALU64 | SOURCE_REGISTER | what as u8, to, from as u8, 0, 0);
     }
 
     /// `to = to ∘ immediate`, the immediate sign-extended.
-    pub(crate) fn immediate(&mut self, what: Arithmetic, to: Register, immediate: i32) {
+    pub fn immediate(&mut self, what: Arithmetic, to: Register, immediate: i32) {
         self.push(CLASS_ALU64 | what as u8, to, 0, 0, immediate);
     }
 
     /// `to = value`, 64 bits.
-    pub(crate) fn constant(&mut self, to: Register, value: u64) {
+    pub fn constant(&mut self, to: Register, value: u64) {
         self.wide(to, 0, value as u32 as i32, (value >> 32) as i32);
     }
 
     /// `to = &map_value[offset]` of the map's only value.
-    pub(crate) fn map_value(&mut self, to: Register, map: i32, offset: i32) {
+    pub fn map_value(&mut self, to: Register, map: i32, offset: i32) {
         self.wide(to, PSEUDO_MAP_VALUE, map, offset);
     }
 
+    /// `to = map`, an argument of helper functions.
+    pub fn map(&mut self, to: Register, map: i32) {
+        self.wide(to, PSEUDO_MAP, map, 0);
+    }
+
     /// `to = &variable`, a kernel variable by its BTF id.
-    pub(crate) fn variable(&mut self, to: Register, btf_id: u32) {
+    pub fn variable(&mut self, to: Register, btf_id: u32) {
         self.wide(to, PSEUDO_BTF_ID, btf_id as i32, 0);
     }
 
@@ -169,51 +206,45 @@ impl Assembler {
     }
 
     /// `lock *(u64 *)(to + offset) += from`
-    pub(crate) fn atomic_add(&mut self, to: Register, offset: i16, from: Register) {
+    pub fn atomic_add(&mut self, to: Register, offset: i16, from: Register) {
         self.push(ATOMIC, to, from as u8, offset, ATOMIC_ADD);
     }
 
     /// `if *(u64 *)(to + offset) == r0 { it = from }`; `r0` is the previous value.
-    pub(crate) fn compare_exchange(&mut self, to: Register, offset: i16, from: Register) {
+    pub fn compare_exchange(&mut self, to: Register, offset: i16, from: Register) {
         self.push(ATOMIC, to, from as u8, offset, ATOMIC_COMPARE_EXCHANGE);
     }
 
     /// `r0 = function(r1, …)`
-    pub(crate) fn call(&mut self, function: HelperFunction) {
+    pub fn call(&mut self, function: HelperFunction) {
         self.push(CALL, Register::R0, 0, 0, function as i32);
     }
 
     /// `return 0`
-    pub(crate) fn exit(&mut self) {
+    pub fn exit(&mut self) {
         self.immediate(Arithmetic::Set, Register::R0, 0);
         self.push(EXIT, Register::R0, 0, 0, 0);
     }
 
     /// Creates a label for a later position.
-    pub(crate) fn label(&mut self) -> JumpLabel {
+    pub fn label(&mut self) -> JumpLabel {
         self.label_offsets.push(None);
         JumpLabel(self.label_offsets.len() - 1)
     }
 
     /// Binds the label to the current position.
-    pub(crate) fn bind(&mut self, label: JumpLabel) {
+    pub fn bind(&mut self, label: JumpLabel) {
         self.label_offsets[label.0] = Some(self.code.len());
     }
 
     /// `if left ∘ right goto label`
-    pub(crate) fn jump(
-        &mut self,
-        when: JumpCondition,
-        left: Register,
-        right: Register,
-        label: JumpLabel,
-    ) {
+    pub fn jump(&mut self, when: JumpCondition, left: Register, right: Register, label: JumpLabel) {
         self.jumps.push((self.code.len(), label));
         self.push(CLASS_JMP | SOURCE_REGISTER | when as u8, left, right as u8, 0, 0);
     }
 
     /// `if left ∘ immediate goto label`
-    pub(crate) fn jump_if(
+    pub fn jump_if(
         &mut self,
         when: JumpCondition,
         left: Register,
@@ -225,13 +256,13 @@ impl Assembler {
     }
 
     /// `goto label`
-    pub(crate) fn jump_always(&mut self, label: JumpLabel) {
+    pub fn jump_always(&mut self, label: JumpLabel) {
         self.jumps.push((self.code.len(), label));
         self.push(CLASS_JMP, Register::R0, 0, 0, 0);
     }
 
     /// Resolves the jumps and returns the program.
-    pub(crate) fn finish(mut self) -> Vec<Instruction> {
+    pub fn finish(mut self) -> Vec<Instruction> {
         for &(at, label) in &self.jumps {
             let offset = self.label_offsets[label.0].expect("BUG: a label that is nowhere");
             assert!(offset > at, "BUG: a jump backwards");
