@@ -4,7 +4,7 @@
 //! flight. Requests whose every byte was lost cannot be counted; the gap bytes tell that there may
 //! be some.
 
-use protocol::observer::NotMeasuredReason;
+use protocol::observer::{NotMeasuredReason, ObserverState};
 
 /// Counts of one service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,10 +33,14 @@ pub struct Completeness {
     pub resyncs: u64,
     /// Captured bytes that were not attributed to a message.
     pub unparsed_bytes: u64,
-    /// Connections whose content is encrypted.
+    /// Connections whose packets are encrypted, those that are read at the TLS library included.
     pub encrypted_connections: u64,
     /// Bytes of them since encryption was detected.
     pub encrypted_bytes: u64,
+    /// Sessions that are read at the TLS library.
+    pub library_sessions: u64,
+    /// Plaintext of them.
+    pub library_bytes: u64,
     /// Connections that became streams without requests, or violate the protocol.
     pub unmeasurable_connections: u64,
     /// Connections that were forgotten because the table or the memory was full.
@@ -70,6 +74,8 @@ impl Completeness {
             unparsed_bytes,
             encrypted_connections,
             encrypted_bytes,
+            library_sessions,
+            library_bytes,
             unmeasurable_connections,
             evicted_connections,
             idle_connections,
@@ -91,12 +97,24 @@ impl Completeness {
         self.unparsed_bytes += unparsed_bytes;
         self.encrypted_connections += encrypted_connections;
         self.encrypted_bytes += encrypted_bytes;
+        self.library_sessions += library_sessions;
+        self.library_bytes += library_bytes;
         self.unmeasurable_connections += unmeasurable_connections;
         self.evicted_connections += evicted_connections;
         self.idle_connections += idle_connections;
         self.retransmitted_segments += retransmitted_segments;
         self.reordered_segments += reordered_segments;
         self.implausible_segments += implausible_segments;
+    }
+
+    /// Counts that an observer has come to this state.
+    pub(crate) fn count_state(&mut self, state: ObserverState) {
+        match state {
+            ObserverState::Encrypted => self.encrypted_connections += 1,
+            ObserverState::Unmeasurable => self.unmeasurable_connections += 1,
+            ObserverState::Resynchronizing => self.resyncs += 1,
+            ObserverState::Synchronized => {}
+        }
     }
 }
 

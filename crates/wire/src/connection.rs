@@ -434,12 +434,7 @@ impl ObserverFeed<'_> {
     fn update_state(&mut self, state: ObserverState, bytes: u64) {
         let completeness = &mut self.sink.service.completeness;
         if state != *self.state {
-            match state {
-                ObserverState::Encrypted => completeness.encrypted_connections += 1,
-                ObserverState::Unmeasurable => completeness.unmeasurable_connections += 1,
-                ObserverState::Resynchronizing => completeness.resyncs += 1,
-                ObserverState::Synchronized => {}
-            }
+            completeness.count_state(state);
             *self.state = state;
         }
         if state == ObserverState::Encrypted {

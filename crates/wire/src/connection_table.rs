@@ -1,4 +1,5 @@
-//! Connections by their two addresses, in the order of their last packet, in a bounded table.
+//! Connections by their two addresses, or sessions by their process, in the order of their last
+//! packet, in a bounded table.
 //!
 //! Closed connections stay for a while, so that repeated segments of them do not look like new
 //! connections; they are forgotten first.
@@ -28,6 +29,12 @@ impl ConnectionKey {
         let (low, high) = if a <= b { (a, b) } else { (b, a) };
         let ports = u32::from(low.1) << 16 | u32::from(high.1);
         ConnectionKey { addresses: [low.0, high.0], ports }
+    }
+
+    /// A session of a TLS library: the address of its object in a process. It is in another table
+    /// than connections.
+    pub(crate) fn of_session(process: u32, session: u64) -> ConnectionKey {
+        ConnectionKey { addresses: [process.into(), session.into()], ports: 0 }
     }
 }
 

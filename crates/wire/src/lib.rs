@@ -1,10 +1,11 @@
 //! Latencies of operations between other programs, from packets alone: capture files, packet
-//! decoding, TCP tracking, and tables of operations. No clock: all times are those of the packets.
+//! decoding, TCP tracking, and tables of operations. All times are those of the packets or calls.
 //!
 //! A [`CaptureFile`] returns packets, a [`ConnectionTracker`] assembles the streams of both
 //! directions of each connection and passes their bytes to the observer of the protocol (crate
 //! `protocol`), and the operations that it finds are recorded in histograms. A [`PacketRing`]
-//! captures packets live. Nothing is guessed: what was not captured is counted, and a request that
+//! captures packets live. [`TlsProbes`] read the plaintext of TLS sessions at the library, for the
+//! same observers. Nothing is guessed: what was not captured is counted, and a request that
 //! it may have affected is not measured.
 #![deny(unsafe_code)]
 
@@ -15,6 +16,7 @@ mod completeness;
 mod connection;
 mod connection_table;
 mod datagram_flow;
+mod elf_symbols;
 mod fingerprint_cache;
 mod in_flight;
 mod operation_totals;
@@ -28,6 +30,11 @@ mod statement_normalizer;
 mod statement_table;
 mod statement_texts;
 mod stream;
+mod tls_event;
+mod tls_probes;
+mod tls_program;
+mod tls_session;
+mod tls_target;
 mod tracker;
 
 pub use capabilities::give_up_capabilities;
@@ -43,6 +50,10 @@ pub use peer_table::{OTHER_PEERS, PeerSettings};
 pub use service::{RecentOperations, ServiceInterval, ServiceStatistics};
 pub use service_rule::{ServiceRule, ServiceTransport, find_protocol};
 pub use statement_table::{OperationHistograms, StatementStatistics, StatementTable};
+pub use tls_event::{TlsClock, TlsEvent, TlsEventKind};
+pub use tls_probes::TlsProbes;
+pub use tls_session::TlsTotals;
+pub use tls_target::{TlsProbeError, TlsTarget};
 pub use tracker::{
     CaptureTotals, ConnectionTracker, TrackerInterval, TrackerSettings, TrafficCount,
 };

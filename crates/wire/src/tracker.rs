@@ -26,6 +26,8 @@ use crate::service::{
 use crate::service_rule::{ServiceRule, ServiceTransport};
 use crate::statement_texts::StatementTexts;
 use crate::stream::BufferMemory;
+use crate::tls_event::TlsEvent;
+use crate::tls_session::{TlsContext, TlsSessionTable, TlsTotals};
 
 /// Ports without a rule that are counted apart; the others are counted together.
 const OTHER_PORTS_MAX: usize = 256;
@@ -139,6 +141,20 @@ macro_rules! datagram_context {
     };
 }
 
+/// As [`datagram_context`], for sessions of TLS libraries.
+macro_rules! tls_context {
+    ($tracker:expr) => {
+        TlsContext {
+            services: &mut $tracker.services,
+            texts: &mut $tracker.texts,
+            sessions_max: $tracker.settings.connections_max,
+            idle_timeout_ns: $tracker.settings.idle_timeout_ns,
+            observer_bytes: &mut $tracker.observer_bytes,
+            observer_bytes_max: $tracker.settings.observer_bytes_max,
+        }
+    };
+}
+
 /// Connections of a capture and what was measured of them.
 pub struct ConnectionTracker {
     settings: TrackerSettings,
@@ -146,6 +162,7 @@ pub struct ConnectionTracker {
     texts: StatementTexts,
     connections: ConnectionTable<TcpConnection>,
     datagrams: DatagramTable,
+    tls_sessions: TlsSessionTable,
     memory: BufferMemory,
     /// Memory of all observers, in bytes.
     observer_bytes: usize,
@@ -176,6 +193,7 @@ impl ConnectionTracker {
             ),
             connections: ConnectionTable::new(),
             datagrams: DatagramTable::new(),
+            tls_sessions: TlsSessionTable::new(),
             memory: BufferMemory::new(settings.reorder_bytes_max),
             observer_bytes: 0,
             totals: CaptureTotals::default(),
@@ -200,6 +218,15 @@ impl ConnectionTracker {
             Ok(packet) => self.read_packet(time, &packet),
             Err(reason) => self.totals.undecoded[reason as usize] += 1,
         }
+    }
+
+    /// Reads a chunk of plaintext of a TLS library, or the end of a session.
+    pub fn read_tls(&mut self, event: &TlsEvent<'_>) {
+        self.first_time.get_or_insert(event.start);
+        self.now = self.now.max(event.end);
+        self.expire();
+        let mut context = tls_context!(self);
+        self.tls_sessions.read(event, self.now, &mut context);
     }
 
     fn read_packet(&mut self, time: PacketTime, packet: &Packet<'_>) {
@@ -352,6 +379,8 @@ impl ConnectionTracker {
         }
         let mut context = datagram_context!(self);
         self.datagrams.expire(self.now, &mut context);
+        let mut context = tls_context!(self);
+        self.tls_sessions.expire(self.now, &mut context);
     }
 
     /// Forgets connections until the observers fit into their memory: the one that has grown to
@@ -431,11 +460,16 @@ impl ConnectionTracker {
             return 0;
         }
         let connections = self.connections.all_mut().map(|connection| &mut connection.service);
-        let used: HashSet<usize> =
-            connections.chain(self.datagrams.services_mut()).map(|index| *index).collect();
+        let used: HashSet<usize> = connections
+            .chain(self.datagrams.services_mut())
+            .chain(self.tls_sessions.services_mut())
+            .map(|index| *index)
+            .collect();
         let indexes = self.services.forget_idle(time, &used);
         let connections = self.connections.all_mut().map(|connection| &mut connection.service);
-        for index in connections.chain(self.datagrams.services_mut()) {
+        for index in
+            connections.chain(self.datagrams.services_mut()).chain(self.tls_sessions.services_mut())
+        {
             let Some(new) = indexes[*index] else {
                 panic!("BUG: service {index} has a connection and was forgotten")
             };
@@ -447,6 +481,11 @@ impl ConnectionTracker {
     /// Packets that belong to no service.
     pub fn totals(&self) -> &CaptureTotals {
         &self.totals
+    }
+
+    /// What was read at TLS libraries.
+    pub fn tls_totals(&self) -> &TlsTotals {
+        self.tls_sessions.totals()
     }
 
     /// Ports without a rule by payload, most first.
@@ -499,5 +538,6 @@ impl ConnectionTracker {
             connection.in_flight(&mut |request| each(connection.service, request));
         }
         self.datagrams.in_flight(each);
+        self.tls_sessions.in_flight(each);
     }
 }

@@ -3,19 +3,23 @@
 
 #[path = "message_protocol.rs"]
 pub(crate) mod message_protocol;
+#[path = "tls_record.rs"]
+pub(crate) mod tls_record;
+
+use std::net::SocketAddrV4;
 
 use protocol::fingerprint::RouteTemplates;
 use wire::{
     CaptureFile, CapturedPacket, ConnectionTracker, LinkType, Packet, ServiceRule,
-    ServiceTransport, TrackerSettings,
+    ServiceTransport, TlsClock, TlsEvent, TrackerSettings,
 };
 
 /// Panics on a violation.
 pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, FuzzCheck); 2] =
-    [("capture_file", capture_file), ("packet_tracker", packet_tracker)];
+pub(crate) const CHECKS: [(&str, FuzzCheck); 3] =
+    [("capture_file", capture_file), ("packet_tracker", packet_tracker), ("tls_event", tls_event)];
 
 /// Limits of the tracker, small enough to be reached.
 const CONNECTIONS_MAX: usize = 8;
@@ -71,6 +75,56 @@ fn packet_tracker(mut bytes: &[u8]) {
         let packet =
             CapturedPacket { time: Some(time), link_type, bytes: captured, original_bytes };
         tracker.read(&packet);
+    }
+    check_counts(&tracker);
+}
+
+/// Records of kind, gap, cut, size and bytes: any events of a TLS library leave consistent counts.
+///
+/// Kind 0 is a record of any bytes; the others are calls of two sessions of four processes, whose
+/// fields are the bytes.
+fn tls_event(mut bytes: &[u8]) {
+    let mut tracker = tracker();
+    message_protocol::take_requests_seen();
+    let (mut time, mut positions) = (1_000_000_000_u64, [[0_u64; 2]; 8]);
+    while let Some(([kind, gap, cut, size], rest)) = bytes.split_first_chunk() {
+        let (data, rest) = rest.split_at(rest.len().min(usize::from(*size)));
+        bytes = rest;
+        time = time.saturating_add(u64::from(*cut));
+        let call = usize::from(kind % 4);
+        if call == 0 {
+            if let Some(event) = TlsEvent::decode(data, TlsClock::default()) {
+                assert!(event.bytes.len() as u64 <= event.length);
+            }
+            continue;
+        }
+        let process = kind >> 2 & 3;
+        let session = kind >> 4 & 1;
+        let position = &mut positions[usize::from(process * 2 + session)][call & 1];
+        *position = match gap {
+            0xff => 0,
+            0xfe => *position + (1 << 40),
+            gap => *position + u64::from(gap & 3),
+        };
+        // One server for each process, the last of which has an unknown socket at first.
+        let server = SocketAddrV4::new([10, 0, 0, process].into(), message_protocol::PORT);
+        let client = SocketAddrV4::new([10, 0, 1, process].into(), 40_000 + u16::from(session));
+        let record = tls_record::TlsRecord {
+            process: process.into(),
+            session: session.into(),
+            kind: call as u32,
+            times: (time, time + u64::from(*gap)),
+            position: *position,
+            cut: u64::from(*cut & 1),
+            is_from_start: kind & 0x20 != 0,
+            socket: (process < 3 || kind & 0x40 != 0).then_some((server, client)),
+            bytes: data.to_vec(),
+        };
+        *position += data.len() as u64 + record.cut;
+        let record = record.to_bytes();
+        if let Some(event) = TlsEvent::decode(&record, TlsClock::default()) {
+            tracker.read_tls(&event);
+        }
     }
     check_counts(&tracker);
 }

@@ -81,11 +81,15 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         record(2, TcpFlags::FIN, [0, 16, 0, 16], b""),
         record(3, TcpFlags::RST, [0, 16, 0, 16], b""),
     ];
+    // Kind, gap, cut, size and bytes of a call: process 1, session from its start.
+    let call = |kind: u8, bytes: &[u8]| [&[kind, 0, 0, bytes.len() as u8][..], bytes].concat();
+    let tls = [call(0x25, &request), call(0x26, &response), call(0x25, &request), call(0x27, b"")];
     let late = [exchange[2].clone(), exchange[4].clone(), exchange[5].clone()];
     vec![
         ("capture_file", capture_file::pcap(&packets)),
         ("capture_file", capture_file::pcapng(&packets)),
         ("packet_tracker", exchange.concat()),
         ("packet_tracker", late.concat()),
+        ("tls_event", tls.concat()),
     ]
 }

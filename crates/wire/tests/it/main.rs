@@ -10,3 +10,5 @@ mod fuzz_regressions;
 mod invariants;
 mod live_capture;
 mod scenarios;
+mod tls_library;
+mod tls_sessions;
