@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use role::json::Json::{self, Bool, Integer, List, Null, Object, Text};
 use role::json::integer;
-use wire::{InFlightSummary, RingStatistics};
+use wire::{InFlightSummary, RingStatistics, TlsTotals};
 
 use crate::service_record::ServiceRecord;
 
@@ -23,8 +23,18 @@ struct StatusFields {
     error: Option<String>,
     as_of: Option<i64>,
     ring: RingStatistics,
+    tls: Option<TlsStatus>,
     services: Vec<Json>,
     in_flight: Vec<Json>,
+}
+
+/// State of the probes at TLS libraries.
+#[derive(Clone, Debug)]
+struct TlsStatus {
+    /// Files with probes, or why there are none.
+    files: Result<Vec<String>, String>,
+    totals: TlsTotals,
+    lost_events: u64,
 }
 
 impl CaptureStatus {
@@ -36,6 +46,7 @@ impl CaptureStatus {
             error: None,
             as_of: None,
             ring: RingStatistics::default(),
+            tls: None,
             services: Vec::new(),
             in_flight: Vec::new(),
         })))
@@ -64,6 +75,17 @@ impl CaptureStatus {
         self.update(|fields| fields.is_capturing = false);
     }
 
+    /// Notes the files of TLS libraries that are read, or why they are not.
+    pub(crate) fn set_tls(&self, files: Result<Vec<String>, String>) {
+        let (totals, lost_events) = (TlsTotals::default(), 0);
+        self.update(|fields| fields.tls = Some(TlsStatus { files, totals, lost_events }));
+    }
+
+    /// Whether TLS libraries cannot be read.
+    pub(crate) fn has_tls_error(&self) -> bool {
+        self.update(|fields| fields.tls.as_ref().is_some_and(|tls| tls.files.is_err()))
+    }
+
     /// Replaces the values by those at the end of an interval.
     pub(crate) fn set_interval(
         &self,
@@ -71,6 +93,8 @@ impl CaptureStatus {
         services: &[ServiceRecord],
         in_flight: &[InFlightSummary],
         ring: RingStatistics,
+        tls_totals: &TlsTotals,
+        lost_tls_events: u64,
     ) {
         let pending = |index: usize| {
             let own = in_flight.iter().filter(|summary| summary.service == index);
@@ -83,6 +107,10 @@ impl CaptureStatus {
         self.update(|fields| {
             fields.as_of = Some(end);
             fields.ring = ring;
+            if let Some(tls) = &mut fields.tls {
+                tls.totals = tls_totals.clone();
+                tls.lost_events = lost_tls_events;
+            }
             fields.services = rows;
             fields.in_flight = oldest;
         });
@@ -101,10 +129,28 @@ impl CaptureStatus {
             ("as_of_ns", fields.as_of.map_or(Null, |at| Integer(at.into()))),
             ("packets", integer(fields.ring.packets)),
             ("dropped_packets", integer(fields.ring.drops)),
+            ("tls", fields.tls.map_or(Null, tls_json)),
             ("services", List(fields.services)),
             ("in_flight", List(fields.in_flight)),
         ])
     }
+}
+
+fn tls_json(tls: TlsStatus) -> Json {
+    let (files, error) = match tls.files {
+        Ok(files) => (files, Null),
+        Err(error) => (Vec::new(), Text(error)),
+    };
+    Object(vec![
+        ("files", List(files.into_iter().map(Text).collect())),
+        ("error", error),
+        ("sessions", integer(tls.totals.sessions)),
+        ("bytes", integer(tls.totals.bytes)),
+        ("without_socket_bytes", integer(tls.totals.without_socket_bytes)),
+        ("without_service_bytes", integer(tls.totals.without_service_bytes)),
+        ("other_end_bytes", integer(tls.totals.other_end_bytes)),
+        ("lost_events", integer(tls.lost_events)),
+    ])
 }
 
 fn service_json(service: &ServiceRecord, in_flight: u64) -> Json {
@@ -124,6 +170,8 @@ fn service_json(service: &ServiceRecord, in_flight: u64) -> Json {
         ("gap_bytes", integer(found.gap_bytes)),
         ("encrypted_connections", integer(found.encrypted_connections)),
         ("encrypted_bytes", integer(found.encrypted_bytes)),
+        ("tls_sessions", integer(found.library_sessions)),
+        ("tls_bytes", integer(found.library_bytes)),
     ])
 }
 

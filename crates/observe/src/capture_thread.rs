@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 
-use intake::{Intake, SupervisedThread};
+use intake::{Intake, LogLevel, SupervisedThread};
 
 use crate::capture_status::CaptureStatus;
 use crate::capture_worker::CaptureWorker;
@@ -30,14 +30,28 @@ pub struct WireCapture {
 }
 
 impl WireCapture {
-    /// Starts to capture the packets of the interfaces.
+    /// Starts to capture the packets of the interfaces. TLS libraries that cannot be read do not
+    /// stop it: the reason is in the log and in the status.
     pub(crate) fn start(
         settings: &CaptureSettings,
         intake: &Arc<Intake>,
     ) -> Result<WireCapture, Error> {
-        let rings = InterfaceRings::open(settings)?.into_iter();
+        let mut rings = InterfaceRings::open(settings)?;
+        // The sessions of all libraries are in the records of one ring, so one thread reads them.
+        let tls = match rings.first_mut() {
+            Some(rings) => rings.open_tls(settings).map_err(|error| error.to_string()),
+            None => Ok(Vec::new()),
+        };
+        if let Err(error) = &tls {
+            (intake.settings().log)(LogLevel::Warn, &format!("wire: {error}"));
+        }
+        let rings = rings.into_iter();
         let sources = rings.map(|rings| Box::new(rings) as Box<dyn PacketSource>).collect();
-        WireCapture::start_threads(settings, intake, sources, true)
+        let capture = WireCapture::start_threads(settings, intake, sources, true)?;
+        if !settings.tls.is_empty() {
+            capture.status.set_tls(tls);
+        }
+        Ok(capture)
     }
 
     /// As a capture of interfaces, with a thread for the packets of each source.

@@ -68,7 +68,13 @@ impl CaptureWorker {
         if has_packets {
             observer.set_ring(self.source.statistics()?);
         }
-        Ok(has_packets)
+        let mut has_events = false;
+        let lost = self.source.read_tls(&mut |event| {
+            has_events = true;
+            observer.read_tls(event);
+        });
+        lost.into_iter().for_each(|lost| observer.set_lost_tls_events(lost));
+        Ok(has_packets || has_events)
     }
 
     /// Nothing that packets contain can use them. Capturing needs none once it has started.

@@ -70,7 +70,8 @@ impl IntervalComposer {
             record.add_numbers(&mut intervals.numbers, index, &in_flight, start, end);
         }
         self.add_capture(&mut intervals.numbers, states, end);
-        self.status.set_interval(end, &self.records, &in_flight, self.counts.ring);
+        let ShardCounts { ring, tls, lost_tls_events, .. } = &self.counts;
+        self.status.set_interval(end, &self.records, &in_flight, *ring, tls, *lost_tls_events);
         self.queue.push(intervals);
     }
 
@@ -172,13 +173,14 @@ impl IntervalComposer {
                 let labels = labels.into_iter().collect();
                 samples.push(NumberSample { metric, labels, value: n as f64, start });
             };
-        let ShardCounts { ring, totals, cache } = &self.counts;
+        let ShardCounts { ring, totals, tls, lost_tls_events, cache } = &self.counts;
         // All threads have seen the same steps, some of them later.
         let clock_steps = states.iter().map(|state| state.clock_steps).max().unwrap_or(0);
         for (metric, count) in [
             (&metrics::CAPTURED_PACKETS, ring.packets),
             (&metrics::DROPPED_PACKETS, ring.drops),
             (&metrics::RING_FREEZES, ring.freezes),
+            (&metrics::TLS_LOST_EVENTS, *lost_tls_events),
             (&metrics::FORGOTTEN_SERVERS, self.forgotten_servers),
             (&metrics::CLOCK_STEPS, clock_steps),
         ] {
@@ -190,6 +192,13 @@ impl IntervalComposer {
         let others = [("tcp", totals.other_tcp.packets), ("udp", totals.other_udp.packets)];
         for (transport, count) in others {
             add(&metrics::OTHER_PACKETS, Some(("transport", transport)), count, self.began);
+        }
+        for (reason, bytes) in [
+            ("no_socket", tls.without_socket_bytes),
+            ("no_service", tls.without_service_bytes),
+            ("other_end", tls.other_end_bytes),
+        ] {
+            add(&metrics::TLS_UNMEASURED_BYTES, Some(("reason", reason)), bytes, self.began);
         }
         for (result, count) in [("hit", cache.hits), ("miss", cache.misses)] {
             add(&metrics::FINGERPRINT_LOOKUPS, Some(("result", result)), count, self.began);

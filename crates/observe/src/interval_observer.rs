@@ -1,6 +1,6 @@
-//! Packets of one thread in, its intervals out.
+//! Packets and plaintext of TLS of one thread in, its intervals out.
 
-use wire::{CapturedPacket, ConnectionTracker, FingerprintCacheCounts, RingStatistics};
+use wire::{CapturedPacket, ConnectionTracker, FingerprintCacheCounts, RingStatistics, TlsEvent};
 
 use crate::interval_clock::IntervalClock;
 use crate::interval_merger::IntervalMerger;
@@ -21,6 +21,9 @@ pub(crate) struct IntervalObserver {
     /// Cumulative counts at the end of the last interval.
     last_ring: RingStatistics,
     last_cache: FingerprintCacheCounts,
+    /// Chunks of plaintext that were lost.
+    lost_tls_events: u64,
+    last_lost_tls_events: u64,
     /// Time of the packet that was read last, in nanoseconds since the Unix epoch.
     last_packet: Option<i64>,
     merger: IntervalMerger,
@@ -42,6 +45,8 @@ impl IntervalObserver {
             clock_steps: 0,
             last_ring: RingStatistics::default(),
             last_cache: FingerprintCacheCounts::default(),
+            lost_tls_events: 0,
+            last_lost_tls_events: 0,
             last_packet: None,
             merger,
         }
@@ -58,14 +63,23 @@ impl IntervalObserver {
 
     /// Reads a packet. One behind the end of the interval ends it.
     pub(crate) fn read(&mut self, packet: &CapturedPacket<'_>) {
-        if let Some(time) = packet.time {
-            let time = i64::try_from(time).unwrap_or(i64::MAX);
-            self.last_packet = Some(time);
-            if let Some(end) = self.clock.end_before_packet(time) {
-                self.end_interval(end, time);
-            }
-        }
+        packet.time.into_iter().for_each(|time| self.reach(time));
         self.tracker.read(packet);
+    }
+
+    /// Reads a chunk of plaintext. One behind the end of the interval ends it.
+    pub(crate) fn read_tls(&mut self, event: &TlsEvent<'_>) {
+        self.reach(event.end);
+        self.tracker.read_tls(event);
+    }
+
+    /// Notes the time of what is read next.
+    fn reach(&mut self, time: u64) {
+        let time = i64::try_from(time).unwrap_or(i64::MAX);
+        self.last_packet = Some(time);
+        if let Some(end) = self.clock.end_before_packet(time) {
+            self.end_interval(end, time);
+        }
     }
 
     /// There are no packets up to now: ends the interval if its time is over.
@@ -94,6 +108,10 @@ impl IntervalObserver {
         self.ring = ring;
     }
 
+    pub(crate) fn set_lost_tls_events(&mut self, lost: u64) {
+        self.lost_tls_events = lost;
+    }
+
     /// Whether the packet that was read last is of this time or later. The clock may have been set
     /// back since an earlier packet.
     pub(crate) fn has_reached(&self, time: i64) -> bool {
@@ -113,6 +131,8 @@ impl IntervalObserver {
         let statement_memory = self.tracker.statement_memory();
         let found = self.tracker.take_interval();
         self.tracker.forget_idle_services();
+        let lost = self.lost_tls_events;
+        let lost_tls_events = lost - std::mem::replace(&mut self.last_lost_tls_events, lost);
         let (ring, last) = (self.ring, std::mem::replace(&mut self.last_ring, self.ring));
         let ring = RingStatistics {
             packets: ring.packets - last.packets,
@@ -133,7 +153,8 @@ impl IntervalObserver {
             statement_memory,
             clock_steps: self.clock_steps,
         };
-        let counts = ShardCounts { ring, totals: found.totals, cache };
+        let (totals, tls) = (found.totals, found.tls);
+        let counts = ShardCounts { ring, totals, tls, lost_tls_events, cache };
         let (start, services) = (self.clock.start().min(end), found.services);
         ShardInterval { measured: MeasuredInterval { start, end, services, counts }, state }
     }

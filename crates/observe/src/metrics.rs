@@ -151,10 +151,14 @@ pub(crate) const UNPARSED_BYTES: WireMetric =
 pub(crate) const ENCRYPTED_CONNECTIONS: WireMetric = counter(
     "wire_encrypted_connections_total",
     "",
-    "encrypted connections, of which nothing is measured",
+    "connections with encrypted packets, those that are read at the TLS library included",
 );
 pub(crate) const ENCRYPTED_BYTES: WireMetric =
-    counter("wire_encrypted_bytes_total", "B", "bytes of encrypted connections");
+    counter("wire_encrypted_bytes_total", "B", "encrypted bytes of connections");
+pub(crate) const TLS_SESSIONS: WireMetric =
+    counter("wire_tls_sessions_total", "", "sessions that are read at the TLS library");
+pub(crate) const TLS_BYTES: WireMetric =
+    counter("wire_tls_bytes_total", "B", "plaintext that was read at the TLS library");
 pub(crate) const UNMEASURABLE_CONNECTIONS: WireMetric = counter(
     "wire_unmeasurable_connections_total",
     "",
@@ -184,6 +188,16 @@ pub(crate) const DROPPED_PACKETS: WireMetric = counter(
 );
 pub(crate) const RING_FREEZES: WireMetric =
     counter("wire_ring_freezes_total", "", "times that the ring was full");
+pub(crate) const TLS_LOST_EVENTS: WireMetric = counter(
+    "wire_tls_lost_events_total",
+    "",
+    "chunks of plaintext that were lost because their ring was full; each is part of a gap",
+);
+pub(crate) const TLS_UNMEASURED_BYTES: WireMetric = counter(
+    "wire_tls_unmeasured_bytes_total",
+    "B",
+    "plaintext of no measured session, by `reason` (no_socket, no_service, other_end)",
+);
 pub(crate) const UNDECODED_PACKETS: WireMetric = counter(
     "wire_undecoded_packets_total",
     "",
@@ -261,6 +275,8 @@ pub(crate) const METRICS: &[WireMetric] = &[
     UNPARSED_BYTES,
     ENCRYPTED_CONNECTIONS,
     ENCRYPTED_BYTES,
+    TLS_SESSIONS,
+    TLS_BYTES,
     UNMEASURABLE_CONNECTIONS,
     IN_FLIGHT,
     OLDEST_IN_FLIGHT,
@@ -269,6 +285,8 @@ pub(crate) const METRICS: &[WireMetric] = &[
     CAPTURED_PACKETS,
     DROPPED_PACKETS,
     RING_FREEZES,
+    TLS_LOST_EVENTS,
+    TLS_UNMEASURED_BYTES,
     UNDECODED_PACKETS,
     OTHER_PACKETS,
     FINGERPRINT_LOOKUPS,

@@ -212,7 +212,7 @@ fn counters(state: &ServiceSnapshot<'_>) -> Vec<CounterSample> {
     let (found, totals) = (state.completeness, state.totals);
     let in_flight = state.in_flight.work.0 + state.in_flight.waits.0;
     let requests = found.measured + found.not_measured.total() + in_flight;
-    let counts: [(&'static WireMetric, u64); 19] = [
+    let counts: [(&'static WireMetric, u64); 21] = [
         (&metrics::REQUESTS, requests),
         (&metrics::MEASURED, found.measured),
         (&metrics::WAITS, found.waits),
@@ -231,6 +231,8 @@ fn counters(state: &ServiceSnapshot<'_>) -> Vec<CounterSample> {
         (&metrics::UNPARSED_BYTES, found.unparsed_bytes),
         (&metrics::ENCRYPTED_CONNECTIONS, found.encrypted_connections),
         (&metrics::ENCRYPTED_BYTES, found.encrypted_bytes),
+        (&metrics::TLS_SESSIONS, found.library_sessions),
+        (&metrics::TLS_BYTES, found.library_bytes),
         (&metrics::UNMEASURABLE_CONNECTIONS, found.unmeasurable_connections),
     ];
     counts.into_iter().map(|(metric, count)| (metric, Vec::new(), count)).collect()

@@ -1,8 +1,12 @@
-//! Where packets come from: rings of interfaces, or a list in tests.
+//! Where packets and plaintext of TLS come from: rings of interfaces and probes at libraries, or a
+//! list in tests.
 
 use std::time::Duration;
 
-use wire::{CaptureError, CapturedPacket, PacketRing, RingSettings, RingStatistics};
+use wire::{
+    CaptureError, CapturedPacket, PacketRing, RingSettings, RingStatistics, TlsEvent,
+    TlsProbeError, TlsProbes,
+};
 
 use crate::settings::CaptureSettings;
 
@@ -18,10 +22,23 @@ pub trait PacketSource: Send {
 
     /// Counts since the start of the capture.
     fn statistics(&mut self) -> Result<RingStatistics, CaptureError>;
+
+    /// Calls `each` with the plaintext of TLS libraries up to now. Returns the number of chunks
+    /// that were lost since the start of the capture; `None` if no library is read.
+    fn read_tls(&mut self, _each: &mut dyn FnMut(&TlsEvent<'_>)) -> Option<u64> {
+        None
+    }
 }
 
-/// Rings of all interfaces that one thread reads.
-pub(crate) struct InterfaceRings(Vec<PacketRing>);
+/// Longest wait for packets while TLS libraries are read, whose events do not end it: less than the
+/// time after its end that an interval is open, and no less than a stop waits for packets.
+const TLS_WAIT: Duration = Duration::from_millis(60);
+
+/// Rings of all interfaces that one thread reads, and probes at TLS libraries.
+pub(crate) struct InterfaceRings {
+    rings: Vec<PacketRing>,
+    tls: Option<TlsProbes>,
+}
 
 impl InterfaceRings {
     /// Opens a ring of each interface, or one for all, for each thread. The packets of a connection
@@ -31,15 +48,29 @@ impl InterfaceRings {
             true => vec![None],
             false => settings.interfaces.iter().cloned().map(Some).collect(),
         };
-        let mut all: Vec<InterfaceRings> =
-            (0..settings.threads).map(|_| InterfaceRings(Vec::new())).collect();
+        let rings = || InterfaceRings { rings: Vec::new(), tls: None };
+        let mut all: Vec<InterfaceRings> = (0..settings.threads).map(|_| rings()).collect();
         for interface in interfaces {
             let (ports, blocks) = (settings.ports(), settings.ring_blocks);
             let settings = RingSettings { interface, ports, blocks };
             let rings = PacketRing::open_group(&settings, all.len())?;
-            all.iter_mut().zip(rings).for_each(|(of_thread, ring)| of_thread.0.push(ring));
+            all.iter_mut().zip(rings).for_each(|(of_thread, ring)| of_thread.rings.push(ring));
         }
         Ok(all)
+    }
+
+    /// Attaches the probes that the settings name. Returns the paths of the files.
+    pub(crate) fn open_tls(
+        &mut self,
+        settings: &CaptureSettings,
+    ) -> Result<Vec<String>, TlsProbeError> {
+        if settings.tls.is_empty() {
+            return Ok(Vec::new());
+        }
+        let probes = TlsProbes::open(&settings.tls)?;
+        let files = probes.files().iter().map(|path| path.display().to_string()).collect();
+        self.tls = Some(probes);
+        Ok(files)
     }
 }
 
@@ -49,9 +80,10 @@ impl PacketSource for InterfaceRings {
         timeout: Duration,
         each: &mut dyn FnMut(&CapturedPacket<'_>),
     ) -> Result<bool, CaptureError> {
-        PacketRing::wait_any(&self.0, timeout)?;
+        let timeout = if self.tls.is_some() { timeout.min(TLS_WAIT) } else { timeout };
+        PacketRing::wait_any(&self.rings, timeout)?;
         let mut has_packets = false;
-        for ring in &mut self.0 {
+        for ring in &mut self.rings {
             has_packets |= ring.read(Duration::ZERO, each)?;
         }
         Ok(has_packets)
@@ -59,12 +91,18 @@ impl PacketSource for InterfaceRings {
 
     fn statistics(&mut self) -> Result<RingStatistics, CaptureError> {
         let mut total = RingStatistics::default();
-        for ring in &mut self.0 {
+        for ring in &mut self.rings {
             let found = ring.statistics()?;
             total.packets += found.packets;
             total.drops += found.drops;
             total.freezes += found.freezes;
         }
         Ok(total)
+    }
+
+    fn read_tls(&mut self, each: &mut dyn FnMut(&TlsEvent<'_>)) -> Option<u64> {
+        let probes = self.tls.as_mut()?;
+        probes.read(each);
+        Some(probes.lost_events())
     }
 }

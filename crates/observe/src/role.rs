@@ -66,7 +66,8 @@ impl Role for WireRole {
         context: &RoleContext,
     ) -> Result<Vec<String>, BoxError> {
         let is_same = self.settings == *settings && self.host == context.host;
-        let has_failed = settings.is_enabled() && self.capture.is_none();
+        let has_tls_error = self.status.as_ref().is_some_and(CaptureStatus::has_tls_error);
+        let has_failed = settings.is_enabled() && (self.capture.is_none() || has_tls_error);
         if is_same && !has_failed {
             return Ok(Vec::new());
         }

@@ -9,7 +9,9 @@ use protocol::fingerprint::RouteTemplates;
 use protocol::observer::ObservedProtocol;
 use role::settings::{Document, Problems, SettingsCheck, Size, TableRef};
 use serde::Deserialize;
-use wire::{PORTS_MAX, PeerSettings, RING_BLOCKS, ServiceRule, TrackerSettings, find_protocol};
+use wire::{
+    PORTS_MAX, PeerSettings, RING_BLOCKS, ServiceRule, TlsTarget, TrackerSettings, find_protocol,
+};
 
 const TABLE: TableRef<'static> = TableRef::named("wire");
 /// Longest name of an interface in Linux (`IFNAMSIZ` less the final zero).
@@ -52,6 +54,8 @@ struct WireTable {
     protocols: Option<Vec<String>>,
     /// Services on other ports, or with a name: `[NAME=][ADDRESS:]PORT/PROTOCOL`.
     services: Vec<String>,
+    /// TLS libraries that are read: `auto`, process identifiers, files.
+    tls: Vec<String>,
     /// Templates of paths, most important first: `/users/{name}/orders`.
     routes: Vec<String>,
     /// Memory of the ring of each interface: `64MiB`, from 2 MiB to 1 GiB.
@@ -125,6 +129,9 @@ impl WireTable {
         if let Err(what) = self.rules() {
             check.problem(TABLE, "services", what);
         }
+        if let Err(what) = self.tls_targets() {
+            check.problem(TABLE, "tls", what);
+        }
         if let Err(what) = RouteTemplates::new(self.routes.clone()) {
             check.problem(TABLE, "routes", what);
         }
@@ -166,6 +173,12 @@ impl WireTable {
         })
     }
 
+    fn tls_targets(&self) -> Result<Vec<TlsTarget>, String> {
+        let parse =
+            |text: &String| TlsTarget::parse(text).map_err(|what| format!("tls {text:?}: {what}"));
+        self.tls.iter().map(parse).collect()
+    }
+
     fn default_protocols(&self) -> Result<Vec<&'static ObservedProtocol>, String> {
         match &self.protocols {
             Some(names) => names.iter().map(|name| find_protocol(name)).collect(),
@@ -203,6 +216,7 @@ impl WireTable {
             interfaces: self.interfaces.clone(),
             ring_blocks: usize::try_from(ring_bytes / MIB).unwrap_or(RING_BLOCKS),
             rules: self.rules()?,
+            tls: self.tls_targets()?,
             routes: RouteTemplates::new(self.routes.clone())?,
             connections_max: self.max_connections.unwrap_or(CONNECTIONS.0),
             servers_max: self.max_servers.unwrap_or(SERVERS.0),
@@ -223,6 +237,8 @@ pub struct CaptureSettings {
     /// Size of a ring in MiB.
     pub(crate) ring_blocks: usize,
     pub(crate) rules: Vec<ServiceRule>,
+    /// TLS libraries that are read.
+    pub(crate) tls: Vec<TlsTarget>,
     pub(crate) routes: RouteTemplates,
     pub(crate) connections_max: usize,
     pub(crate) servers_max: usize,
@@ -328,11 +344,12 @@ mod tests {
     #[test]
     fn services_and_protocols_select_the_ports() {
         let keys = "protocols = ['redis']\nservices = ['shop=6543/postgres', '8080/http']\n\
-                    routes = ['/users/*/orders']\nring_size = '2MiB'\nmax_statements = 7";
+                    routes = ['/users/*/orders']\ntls = ['auto', '12']\nring_size = '2MiB'\nmax_statements = 7";
         let settings = CaptureSettings::with_keys("h", keys).unwrap();
         assert_eq!(settings.ports(), [6379, 6543, 8080]);
         assert_eq!(settings.rules[0].name.as_deref(), Some("shop"));
         assert_eq!((settings.ring_blocks, settings.statements_max), (2, 7));
+        assert_eq!(settings.tls, [TlsTarget::Auto, TlsTarget::Process(12)]);
         let mut route = String::new();
         settings.routes.write("/users/ann/orders", &mut route);
         assert_eq!(route, "/users/*/orders");
@@ -381,6 +398,7 @@ mod tests {
         let many: Vec<String> = (1_000..1_101).map(|port| format!("'{port}/http'")).collect();
         let many = format!("protocols = []\nservices = [{}]", many.join(", "));
         check_problem(&many, "ports limit (100) exceeded (101); name fewer services");
+        check_problem("tls = ['nginx']", "tls \"nginx\": expected auto, a process identifier, or");
         check_problem("routes = ['users']", "route \"users\" does not start with /");
         check_problem("ring_size = '1MiB'", "ring_size: expected a multiple of 1MiB");
         check_problem("ring_size = 3000000", "ring_size: expected a multiple of 1MiB");

@@ -3,6 +3,7 @@
 use protocol::observer::ObservedProtocol;
 use wire::{
     CaptureTotals, FingerprintCacheCounts, InFlightSummary, RingStatistics, ServiceInterval,
+    TlsTotals,
 };
 
 use crate::settings::StatementLimits;
@@ -28,6 +29,10 @@ pub(crate) struct MeasuredInterval {
 pub(crate) struct ShardCounts {
     pub(crate) ring: RingStatistics,
     pub(crate) totals: CaptureTotals,
+    /// What was read at TLS libraries.
+    pub(crate) tls: TlsTotals,
+    /// Chunks of plaintext that were lost.
+    pub(crate) lost_tls_events: u64,
     pub(crate) cache: FingerprintCacheCounts,
 }
 
@@ -67,6 +72,8 @@ impl ShardCounts {
         self.ring.drops += other.ring.drops;
         self.ring.freezes += other.ring.freezes;
         self.totals.merge(&other.totals);
+        self.tls.merge(&other.tls);
+        self.lost_tls_events += other.lost_tls_events;
         self.cache.hits += other.cache.hits;
         self.cache.misses += other.cache.misses;
     }

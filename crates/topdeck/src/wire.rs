@@ -15,7 +15,7 @@ use protocol::PROTOCOLS;
 use protocol::fingerprint::RouteTemplates;
 use protocol::observer::ObservedProtocol;
 use render::terminal::Terminal;
-use wire::{CaptureFile, ConnectionTracker, ServiceRule, TrackerSettings};
+use wire::{CaptureFile, ConnectionTracker, ServiceRule, TlsTarget, TrackerSettings};
 
 use crate::output::{print_message, print_stdout};
 use crate::time;
@@ -81,6 +81,12 @@ pub(crate) struct Options {
     #[arg(long, requires = "service")]
     only: bool,
 
+    /// Read TLS at the library (OpenSSL, BoringSSL): auto for the programs that run now, a process,
+    /// or the file of a library or executable; may be repeated
+    #[arg(long, value_name = "auto|PID|FILE", conflicts_with = "read")]
+    #[arg(value_parser = TlsTarget::parse)]
+    tls: Vec<TlsTarget>,
+
     /// A template of paths of HTTP, such as /users/{name}/orders or /users/*/orders: {name} and *
     /// are any one segment, {name*} at the end any number of them; may be repeated, the first one
     /// that matches counts
@@ -103,7 +109,7 @@ pub(crate) struct Options {
 const AFTER: &str = "\
 Times: p50 to max are from the first byte of a request to the last byte of its response. Waits
 (BLPOP, long polls) are apart from all other operations. Capturing requires root or CAP_NET_RAW,
-which is given up when the capture has started.
+and --tls requires root or CAP_BPF and CAP_PERFMON; they are given up when the capture has started.
 
 Examples:
   topdeck wire
@@ -112,6 +118,7 @@ Examples:
   topdeck wire --read shop.pcap
   topdeck wire --read shop.pcap --service orders=10.0.0.5:5433/postgres --only
   topdeck wire --service 8080/http --route '/users/{name}/orders'
+  topdeck wire --tls auto --service 443/http
   zcat old.pcap.gz | topdeck wire --read - --json
 
 Exit status:
@@ -151,6 +158,16 @@ pub(crate) struct CaptureSummary {
     pub(crate) has_port_filter: bool,
     /// Packets that the kernel dropped, as it or the capturing program reported.
     pub(crate) reported_drops: u64,
+    /// Probes at TLS libraries; `None` without them.
+    pub(crate) tls: Option<TlsSummary>,
+}
+
+/// Probes at TLS libraries.
+pub(crate) struct TlsSummary {
+    /// Files with probes.
+    pub(crate) files: Vec<PathBuf>,
+    /// Chunks of plaintext that were lost.
+    pub(crate) lost_events: u64,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -220,6 +237,7 @@ fn read_packets(
         is_truncated: file.is_truncated(),
         has_port_filter: false,
         reported_drops: file.reported_drops(),
+        tls: None,
         source,
     };
     Ok((summary, failure))

@@ -44,6 +44,17 @@ pub struct TlsTotals {
     pub other_end_bytes: u64,
 }
 
+impl TlsTotals {
+    /// Adds what was read in another interval.
+    pub fn merge(&mut self, other: &TlsTotals) {
+        self.sessions += other.sessions;
+        self.bytes += other.bytes;
+        self.without_socket_bytes += other.without_socket_bytes;
+        self.without_service_bytes += other.without_service_bytes;
+        self.other_end_bytes += other.other_end_bytes;
+    }
+}
+
 /// Sessions of a capture.
 pub(crate) struct TlsSessionTable {
     sessions: ConnectionTable<TlsSession>,
@@ -107,6 +118,11 @@ impl TlsSessionTable {
 
     pub(crate) fn totals(&self) -> &TlsTotals {
         &self.totals
+    }
+
+    /// Removes the totals.
+    pub(crate) fn take_totals(&mut self) -> TlsTotals {
+        std::mem::take(&mut self.totals)
     }
 
     /// Sessions that are known.

@@ -110,6 +110,8 @@ pub struct TrackerInterval {
     pub services: Vec<ServiceInterval>,
     /// Packets that belong to no service.
     pub totals: CaptureTotals,
+    /// What was read at TLS libraries.
+    pub tls: TlsTotals,
 }
 
 /// Packets and the bytes of their payload.
@@ -449,6 +451,7 @@ impl ConnectionTracker {
         TrackerInterval {
             services: self.services.take_interval(&mut self.texts),
             totals: std::mem::take(&mut self.totals),
+            tls: self.tls_sessions.take_totals(),
         }
     }
 
@@ -483,7 +486,7 @@ impl ConnectionTracker {
         &self.totals
     }
 
-    /// What was read at TLS libraries.
+    /// What was read at TLS libraries since the last interval was taken.
     pub fn tls_totals(&self) -> &TlsTotals {
         self.tls_sessions.totals()
     }

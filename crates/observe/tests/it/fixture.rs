@@ -209,6 +209,18 @@ impl WireFixture {
         capture
     }
 
+    /// Captures what `source` returns. The clock stands at `time`.
+    pub(crate) fn capture_source(
+        &self,
+        keys: &str,
+        time: u64,
+        source: Box<dyn PacketSource>,
+    ) -> WireCapture {
+        self.clock.store(time as i64, Ordering::SeqCst);
+        let settings = CaptureSettings::with_keys("box", keys).unwrap();
+        WireCapture::start_with_sources(&settings, &self.intake, vec![source]).unwrap()
+    }
+
     /// Rows and gaps of the producer, in order.
     pub(crate) fn contents(&self) -> JournalRows {
         let mut contents = JournalRows::default();

@@ -12,3 +12,4 @@ mod peers;
 mod role;
 mod servers;
 mod threads;
+mod tls;

@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use render::terminal::Terminal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use wire::{ConnectionTracker, PacketRing, RingSettings, ServiceRule};
+use wire::{ConnectionTracker, PacketRing, RingSettings, ServiceRule, TlsProbes};
 
-use super::{CaptureSummary, Options, report_text};
+use super::{CaptureSummary, Options, TlsSummary, report_text};
 use crate::output::print_stdout;
 
 /// Maximum delay until a signal or the end of the interval is noticed.
 const WAIT: Duration = Duration::from_millis(100);
+/// The same with probes at TLS libraries, whose events do not end the wait.
+const WAIT_TLS: Duration = Duration::from_millis(20);
 /// Clears the screen and puts the cursor at its start.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
@@ -29,6 +31,11 @@ pub(crate) fn capture(
     let interface = options.interface.clone();
     let blocks = usize::try_from(options.ring)?;
     let mut ring = PacketRing::open(&RingSettings { interface, ports, blocks })?;
+    let mut probes = match options.tls.is_empty() {
+        true => None,
+        false => Some(TlsProbes::open(&options.tls)?),
+    };
+    let wait = if probes.is_some() { WAIT_TLS } else { WAIT };
     // Of this thread, the only one.
     wire::give_up_capabilities().context("cannot give up capabilities")?;
     let is_stopped = Arc::new(AtomicBool::new(false));
@@ -44,7 +51,10 @@ pub(crate) fn capture(
         && !is_stopped.load(Ordering::Relaxed)
         && options.duration.is_none_or(|duration| start.elapsed() < duration)
     {
-        failure = ring.read(WAIT, &mut |packet| tracker.read(packet)).err().map(Into::into);
+        failure = ring.read(wait, &mut |packet| tracker.read(packet)).err().map(Into::into);
+        if let Some(probes) = &mut probes {
+            probes.read(&mut |event| tracker.read_tls(event));
+        }
         let elapsed = interval_start.elapsed();
         if let Some(terminal) = screen.as_ref().filter(|_| elapsed >= options.interval) {
             interval_start = Instant::now();
@@ -57,6 +67,10 @@ pub(crate) fn capture(
     }
     // What the kernel has passed on by now.
     while ring.read(Duration::ZERO, &mut |packet| tracker.read(packet)).unwrap_or(false) {}
+    let tls = probes.map(|mut probes| {
+        probes.read(&mut |event| tracker.read_tls(event));
+        TlsSummary { files: probes.files().to_vec(), lost_events: probes.lost_events() }
+    });
     if screen.is_some() {
         print_stdout(CLEAR.as_bytes())?;
     }
@@ -65,6 +79,7 @@ pub(crate) fn capture(
         is_truncated: false,
         has_port_filter: true,
         reported_drops: ring.statistics()?.drops,
+        tls,
     };
     Ok((summary, failure))
 }

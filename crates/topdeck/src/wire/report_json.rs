@@ -5,10 +5,10 @@ use render::json::Json::{self, Bool, List, Map, Null, Object, Text};
 use render::json::{integer, statistics};
 use wire::{
     CaptureTotals, Completeness, ConnectionTracker, OperationHistograms, ServiceStatistics,
-    StatementStatistics, TrafficCount, UndecodedReason,
+    StatementStatistics, TlsTotals, TrafficCount, UndecodedReason,
 };
 
-use super::CaptureSummary;
+use super::{CaptureSummary, TlsSummary};
 
 const SCHEMA: u64 = 1;
 
@@ -41,6 +41,7 @@ pub(crate) fn document(tracker: &ConnectionTracker, summary: &CaptureSummary) ->
         ("truncated", Bool(summary.is_truncated)),
         ("reported_drops", integer(summary.reported_drops)),
         ("packets", packets_json(tracker.totals())),
+        ("tls", summary.tls.as_ref().map_or(Null, |tls| tls_json(tls, tracker.tls_totals()))),
         ("services", List(services.collect())),
         ("in_flight", List(requests.collect())),
     ])
@@ -60,6 +61,19 @@ fn packets_json(totals: &CaptureTotals) -> Json {
         ("without_connection", integer(totals.idle_packets)),
         ("other_tcp", traffic(totals.other_tcp)),
         ("other_udp", traffic(totals.other_udp)),
+    ])
+}
+
+fn tls_json(summary: &TlsSummary, totals: &TlsTotals) -> Json {
+    let files = summary.files.iter().map(|path| Text(path.display().to_string()));
+    Object(vec![
+        ("files", List(files.collect())),
+        ("sessions", integer(totals.sessions)),
+        ("bytes", integer(totals.bytes)),
+        ("without_socket_bytes", integer(totals.without_socket_bytes)),
+        ("without_service_bytes", integer(totals.without_service_bytes)),
+        ("other_end_bytes", integer(totals.other_end_bytes)),
+        ("lost_events", integer(summary.lost_events)),
     ])
 }
 
@@ -102,6 +116,8 @@ fn completeness_json(found: &Completeness, in_flight: u64) -> Json {
         ("unparsed_bytes", integer(found.unparsed_bytes)),
         ("encrypted_connections", integer(found.encrypted_connections)),
         ("encrypted_bytes", integer(found.encrypted_bytes)),
+        ("tls_sessions", integer(found.library_sessions)),
+        ("tls_bytes", integer(found.library_bytes)),
         ("unmeasurable_connections", integer(found.unmeasurable_connections)),
         ("evicted_connections", integer(found.evicted_connections)),
         ("idle_connections", integer(found.idle_connections)),

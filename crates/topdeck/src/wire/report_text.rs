@@ -7,9 +7,9 @@ use render::terminal::{Terminal, TextStyle};
 use render::text::{escape_control, plural};
 use render::time::{format_ns, format_time};
 use render::value_formatter::{count, share};
-use wire::{ConnectionTracker, ServiceStatistics, StatementStatistics, UndecodedReason};
+use wire::{ConnectionTracker, ServiceStatistics, StatementStatistics, TlsTotals, UndecodedReason};
 
-use super::CaptureSummary;
+use super::{CaptureSummary, TlsSummary};
 
 /// Characters of a statement in a table.
 const STATEMENT_CHARS: usize = 72;
@@ -362,14 +362,17 @@ fn bytes(n: u64) -> String {
 
 fn encrypted(service: &ServiceStatistics) -> String {
     let found = &service.completeness;
-    match found.encrypted_connections {
-        0 => String::new(),
-        n => format!(
-            "{}, {}",
-            plural(n, "connection", "connections"),
-            format_bytes(found.encrypted_bytes)
-        ),
+    let mut parts = Vec::new();
+    if found.encrypted_connections > 0 {
+        let connections = plural(found.encrypted_connections, "connection", "connections");
+        parts.push(format!("{connections}, {}", format_bytes(found.encrypted_bytes)));
     }
+    if found.library_sessions > 0 {
+        let sessions = plural(found.library_sessions, "session", "sessions");
+        let size = format_bytes(found.library_bytes);
+        parts.push(format!("{sessions}, {size} read at the library"));
+    }
+    parts.join("; ")
 }
 
 fn not_measured_text(service: &ServiceStatistics) -> String {
@@ -384,6 +387,26 @@ fn not_measured_text(service: &ServiceStatistics) -> String {
         true => "0".to_owned(),
         false => format!("{} ({})", count(counts.total()), reasons.join(", ")),
     }
+}
+
+/// What was read at TLS libraries, and which of it was not measured.
+fn tls_line(summary: &TlsSummary, totals: &TlsTotals) -> String {
+    let files = plural(summary.files.len() as u64, "library", "libraries");
+    let sessions = plural(totals.sessions, "session", "sessions");
+    let mut line = format!("TLS read at {files}: {sessions}, {}", format_bytes(totals.bytes));
+    for (bytes, what) in [
+        (totals.without_socket_bytes, "before the socket was known"),
+        (totals.without_service_bytes, "of ports without a known protocol"),
+        (totals.other_end_bytes, "at clients of servers that are read too"),
+    ] {
+        if bytes > 0 {
+            line.push_str(&format!(", {} {what}", format_bytes(bytes)));
+        }
+    }
+    if summary.lost_events > 0 {
+        line.push_str(&format!("; {} lost", plural(summary.lost_events, "chunk", "chunks")));
+    }
+    line
 }
 
 /// Packets that belong to no service.
@@ -408,6 +431,7 @@ fn other_traffic(tracker: &ConnectionTracker, summary: &CaptureSummary) -> Strin
             lines.push(format!("{packets} not decoded: {}", reason.label().replace('_', " ")));
         }
     }
+    lines.extend(summary.tls.as_ref().map(|tls| tls_line(tls, tracker.tls_totals())));
     if summary.reported_drops > 0 {
         let packets = plural(summary.reported_drops, "packet", "packets");
         lines.push(format!("{packets} dropped by the capture"));
