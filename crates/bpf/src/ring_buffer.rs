@@ -10,7 +10,7 @@
 use std::io;
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::page_size;
@@ -74,8 +74,9 @@ impl RingBuffer {
     /// Calls `each` with the records that are complete, up to the first that is being written.
     /// Returns their number. Records that are submitted meanwhile may be left for the next call.
     pub fn read(&mut self, each: &mut dyn FnMut(&[u8])) -> usize {
+        let end = self.written().load(Ordering::Relaxed);
         // Pairs with the release of the programs' counter by the kernel.
-        let end = self.written().load(Ordering::Acquire);
+        fence(Ordering::Acquire);
         let mut count = 0;
         // Only this process writes its counter.
         let mut position = self.consumed().load(Ordering::Relaxed);
@@ -103,8 +104,9 @@ impl RingBuffer {
 
     fn written(&self) -> &AtomicU64 {
         // SAFETY: the page is mapped readable and aligned, and lives as long as `self`. The kernel
-        // stores the counter as a whole; this process only loads it, which read-only memory
-        // permits for words (std::sync::atomic, "Atomic accesses to read-only memory").
+        // stores the counter as a whole. This process only loads it, with relaxed ordering, which
+        // read-only memory permits for words (std::sync::atomic, "Atomic accesses to read-only
+        // memory"); a fence follows where the order matters.
         unsafe { AtomicU64::from_ptr(self.records.cast().as_ptr()) }
     }
 
@@ -117,10 +119,13 @@ impl RingBuffer {
 
     fn length_field(&self, position: u64) -> u32 {
         // SAFETY: the header of a record is inside the mapping, as its start is below `bytes` and
-        // the data is mapped twice; records start at multiples of 8. It is only loaded, as a word.
+        // the data is mapped twice; records start at multiples of 8. It is only loaded, as a word
+        // with relaxed ordering, which read-only memory permits.
         let field = unsafe { AtomicU32::from_ptr(self.record(position).cast().as_ptr()) };
+        let length = field.load(Ordering::Relaxed);
         // Pairs with the exchange of the length when a program submits the record.
-        field.load(Ordering::Acquire)
+        fence(Ordering::Acquire);
+        length
     }
 
     /// Content of a complete record.
@@ -129,7 +134,7 @@ impl RingBuffer {
         let start = self.record(position);
         // SAFETY: the record with its header is at most as long as the data and starts in its first
         // copy, so it ends inside of the second one. The kernel does not write to a record that is
-        // complete (`length_field` saw it with acquire ordering) until the reader's counter is
+        // complete (an acquire fence follows the load in `length_field`) until the reader's counter is
         // behind it, which `ReadRecord` stores after the last use of the slice.
         unsafe { slice::from_raw_parts(start.add(HEADER_BYTES).as_ptr(), length) }
     }
