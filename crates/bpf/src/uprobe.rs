@@ -7,9 +7,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 
 use crate::instruction::Instruction;
 use crate::load_error::program_error;
@@ -40,15 +38,21 @@ impl UprobeProgram {
     }
 
     /// Runs the program at the start, or at each return, of the function at this offset of the
-    /// file, in all processes.
-    pub fn attach(&self, path: &Path, offset: u64, is_return: bool) -> Result<UprobeLink, String> {
-        let failure = |error: io::Error| attach_error(path, &error);
+    /// file, in all processes. The file may be open for its path only (`O_PATH`); a name would be
+    /// resolved anew, and could be that of another file by then.
+    pub fn attach(
+        &self,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        is_return: bool,
+    ) -> Result<UprobeLink, String> {
+        let failure = |error: io::Error| attach_error(&error);
         let kind = fs::read_to_string(KIND).map_err(|error| {
             format!("cannot read {KIND}: {error}; a kernel with CONFIG_UPROBES is needed")
         })?;
         let kind = kind.trim().parse().map_err(|_| format!("{KIND} has {:?}", kind.trim()))?;
         let config = if is_return { return_bit()? } else { 0 };
-        let name = CString::new(path.as_os_str().as_bytes())
+        let name = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))
             .map_err(|error| failure(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
         let event =
             syscall::attach_uprobe(kind, config, &name, offset, &self.program).map_err(failure)?;
@@ -68,16 +72,16 @@ fn parse_bit(text: &str) -> Option<u64> {
     1_u64.checked_shl(bit)
 }
 
-fn attach_error(path: &Path, error: &io::Error) -> String {
+fn attach_error(error: &io::Error) -> String {
     let remedy = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
             "; run as root or grant CAP_BPF and CAP_PERFMON, and check kernel lockdown"
         }
-        Some(libc::EINVAL) => "; its file system does not allow probes",
+        Some(libc::EINVAL) => "; its file system does not allow probes, or it is damaged",
         Some(libc::EMFILE) => "; raise the limit of open files (ulimit -n)",
         _ => "",
     };
-    format!("cannot attach a probe to {}: {error}{remedy}", path.display())
+    format!("cannot attach a probe: {error}{remedy}")
 }
 
 #[cfg(test)]
@@ -94,10 +98,10 @@ mod tests {
     }
 
     #[test]
-    fn the_error_names_file_and_remedy() {
+    fn the_error_names_the_remedy() {
         let denied = io::Error::from_raw_os_error(libc::EACCES);
-        let text = attach_error(Path::new("/lib/libssl.so"), &denied);
-        assert!(text.starts_with("cannot attach a probe to /lib/libssl.so: "), "{text}");
+        let text = attach_error(&denied);
+        assert!(text.starts_with("cannot attach a probe: "), "{text}");
         assert!(text.contains("CAP_PERFMON"), "{text}");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use role::json::Json::{self, Bool, Integer, List, Null, Object, Text};
 use role::json::integer;
-use wire::{InFlightSummary, RingStatistics, TlsTotals};
+use wire::{InFlightSummary, LeftOutLibraries, RingStatistics, TlsTotals};
 
 use crate::service_record::ServiceRecord;
 
@@ -33,6 +33,7 @@ struct StatusFields {
 struct TlsStatus {
     /// Files with probes, or why there are none.
     files: Result<Vec<String>, String>,
+    left_out: LeftOutLibraries,
     totals: TlsTotals,
     lost_events: u64,
 }
@@ -76,9 +77,10 @@ impl CaptureStatus {
     }
 
     /// Notes the files of TLS libraries that are read, or why they are not.
-    pub(crate) fn set_tls(&self, files: Result<Vec<String>, String>) {
+    pub(crate) fn set_tls(&self, files: Result<Vec<String>, String>, left_out: LeftOutLibraries) {
         let (totals, lost_events) = (TlsTotals::default(), 0);
-        self.update(|fields| fields.tls = Some(TlsStatus { files, totals, lost_events }));
+        let tls = TlsStatus { files, left_out, totals, lost_events };
+        self.update(|fields| fields.tls = Some(tls));
     }
 
     /// Whether TLS libraries cannot be read.
@@ -144,6 +146,8 @@ fn tls_json(tls: TlsStatus) -> Json {
     Object(vec![
         ("files", List(files.into_iter().map(Text).collect())),
         ("error", error),
+        ("left_out", List(tls.left_out.files.into_iter().map(Text).collect())),
+        ("left_out_count", integer(tls.left_out.count)),
         ("sessions", integer(tls.totals.sessions)),
         ("bytes", integer(tls.totals.bytes)),
         ("without_socket_bytes", integer(tls.totals.without_socket_bytes)),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 
 use intake::{Intake, LogLevel, SupervisedThread};
+use wire::{LeftOutLibraries, TlsProbes};
 
 use crate::capture_status::CaptureStatus;
 use crate::capture_worker::CaptureWorker;
@@ -15,7 +16,7 @@ use crate::interval_merger::IntervalMerger;
 use crate::interval_observer::IntervalObserver;
 use crate::interval_queue::IntervalQueue;
 use crate::interval_writer::IntervalWriter;
-use crate::packet_source::{InterfaceRings, PacketSource};
+use crate::packet_source::{InterfaceRings, PacketSource, TlsHandover};
 use crate::settings::CaptureSettings;
 
 /// A running capture. Stops on drop.
@@ -25,33 +26,65 @@ pub struct WireCapture {
     queue: IntervalQueue,
     merger: IntervalMerger,
     status: CaptureStatus,
+    tls: TlsHandover,
     captures: Vec<JoinHandle<Option<()>>>,
     writer: Option<JoinHandle<Option<intake::Result<()>>>>,
 }
 
 impl WireCapture {
-    /// Starts to capture the packets of the interfaces. TLS libraries that cannot be read do not
-    /// stop it: the reason is in the log and in the status.
+    /// Starts to capture the packets of the interfaces. TLS libraries are read as soon as they are
+    /// found; if they cannot be read, the reason is in the log and in the status.
     pub(crate) fn start(
         settings: &CaptureSettings,
         intake: &Arc<Intake>,
     ) -> Result<WireCapture, Error> {
         let mut rings = InterfaceRings::open(settings)?;
+        let tls = TlsHandover::default();
         // The sessions of all libraries are in the records of one ring, so one thread reads them.
-        let tls = match rings.first_mut() {
-            Some(rings) => rings.open_tls(settings).map_err(|error| error.to_string()),
-            None => Ok(Vec::new()),
-        };
-        if let Err(error) = &tls {
-            (intake.settings().log)(LogLevel::Warn, &format!("wire: {error}"));
+        if let Some(rings) = rings.first_mut() {
+            rings.set_tls(tls.clone());
         }
         let rings = rings.into_iter();
         let sources = rings.map(|rings| Box::new(rings) as Box<dyn PacketSource>).collect();
-        let capture = WireCapture::start_threads(settings, intake, sources, true)?;
-        if !settings.tls.is_empty() {
-            capture.status.set_tls(tls);
-        }
+        let mut capture = WireCapture::start_threads(settings, intake, sources, true)?;
+        capture.tls = tls;
+        capture.open_tls(settings, intake)?;
         Ok(capture)
+    }
+
+    /// Attaches the probes that the settings name, in a thread of its own: it reads the files of
+    /// all programs, and waits for file systems. The packets do not wait for it, and no stop.
+    pub(crate) fn open_tls(
+        &self,
+        settings: &CaptureSettings,
+        intake: &Arc<Intake>,
+    ) -> Result<(), Error> {
+        if settings.tls.is_empty() {
+            return Ok(());
+        }
+        self.status.set_tls(Ok(Vec::new()), LeftOutLibraries::default());
+        let (targets, log) = (settings.tls.clone(), Arc::clone(intake));
+        let (status, handover) = (self.status.clone(), self.tls.clone());
+        let stop = Arc::clone(&self.stop);
+        let open = move || match TlsProbes::open(&targets) {
+            Ok(probes) => {
+                for left_out in &probes.left_out().files {
+                    let line = format!("wire: TLS is not read at {left_out}");
+                    (log.settings().log)(LogLevel::Warn, &line);
+                }
+                status.set_tls(Ok(probes.files().to_vec()), probes.left_out().clone());
+                handover.give(probes);
+            }
+            Err(error) => {
+                let error = error.to_string();
+                (log.settings().log)(LogLevel::Warn, &format!("wire: {error}"));
+                status.set_tls(Err(error), LeftOutLibraries::default());
+            }
+        };
+        let supervised = intake.supervisor().thread("wire tls");
+        // Ends by itself.
+        let _ = spawn("wire tls", supervised, move || stop.load(Ordering::Relaxed), open)?;
+        Ok(())
     }
 
     /// As a capture of interfaces, with a thread for the packets of each source.
@@ -83,7 +116,8 @@ impl WireCapture {
             move || writer.run(),
         )?;
         let (captures, writer) = (Vec::new(), Some(writer));
-        let mut capture = WireCapture { stop, queue, merger, status, captures, writer };
+        let tls = TlsHandover::default();
+        let mut capture = WireCapture { stop, queue, merger, status, tls, captures, writer };
         for (shard, source) in sources.into_iter().enumerate() {
             let clock = IntervalClock::new(intake.settings().interval, now);
             let merger = capture.merger.clone();

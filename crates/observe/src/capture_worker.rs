@@ -64,16 +64,18 @@ impl CaptureWorker {
 
     fn read(&mut self, timeout: Duration) -> Result<bool, CaptureError> {
         let observer = &mut self.observer;
-        let has_packets = self.source.read(timeout, &mut |packet| observer.read(packet))?;
-        if has_packets {
-            observer.set_ring(self.source.statistics()?);
-        }
+        let packets = self.source.read(timeout, &mut |packet| observer.read(packet));
+        // Also if the packets of an interface cannot be read: the plaintext does not come from it.
         let mut has_events = false;
         let lost = self.source.read_tls(&mut |event| {
             has_events = true;
             observer.read_tls(event);
         });
         lost.into_iter().for_each(|lost| observer.set_lost_tls_events(lost));
+        let has_packets = packets?;
+        if has_packets {
+            observer.set_ring(self.source.statistics()?);
+        }
         Ok(has_packets || has_events)
     }
 

@@ -1,11 +1,11 @@
 //! Where packets and plaintext of TLS come from: rings of interfaces and probes at libraries, or a
 //! list in tests.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use wire::{
-    CaptureError, CapturedPacket, PacketRing, RingSettings, RingStatistics, TlsEvent,
-    TlsProbeError, TlsProbes,
+    CaptureError, CapturedPacket, PacketRing, RingSettings, RingStatistics, TlsEvent, TlsProbes,
 };
 
 use crate::settings::CaptureSettings;
@@ -38,6 +38,22 @@ const TLS_WAIT: Duration = Duration::from_millis(60);
 pub(crate) struct InterfaceRings {
     rings: Vec<PacketRing>,
     tls: Option<TlsProbes>,
+    /// Where probes come from that are opened while this is read.
+    handover: Option<TlsHandover>,
+}
+
+/// Probes that another thread has opened, for the one that reads them. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TlsHandover(Arc<Mutex<Option<TlsProbes>>>);
+
+impl TlsHandover {
+    pub(crate) fn give(&self, probes: TlsProbes) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(probes);
+    }
+
+    fn take(&self) -> Option<TlsProbes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl InterfaceRings {
@@ -48,7 +64,7 @@ impl InterfaceRings {
             true => vec![None],
             false => settings.interfaces.iter().cloned().map(Some).collect(),
         };
-        let rings = || InterfaceRings { rings: Vec::new(), tls: None };
+        let rings = || InterfaceRings { rings: Vec::new(), tls: None, handover: None };
         let mut all: Vec<InterfaceRings> = (0..settings.threads).map(|_| rings()).collect();
         for interface in interfaces {
             let (ports, blocks) = (settings.ports(), settings.ring_blocks);
@@ -59,18 +75,9 @@ impl InterfaceRings {
         Ok(all)
     }
 
-    /// Attaches the probes that the settings name. Returns the paths of the files.
-    pub(crate) fn open_tls(
-        &mut self,
-        settings: &CaptureSettings,
-    ) -> Result<Vec<String>, TlsProbeError> {
-        if settings.tls.is_empty() {
-            return Ok(Vec::new());
-        }
-        let probes = TlsProbes::open(&settings.tls)?;
-        let files = probes.files().iter().map(|path| path.display().to_string()).collect();
-        self.tls = Some(probes);
-        Ok(files)
+    /// Reads the probes that come this way.
+    pub(crate) fn set_tls(&mut self, handover: TlsHandover) {
+        self.handover = Some(handover);
     }
 }
 
@@ -101,6 +108,9 @@ impl PacketSource for InterfaceRings {
     }
 
     fn read_tls(&mut self, each: &mut dyn FnMut(&TlsEvent<'_>)) -> Option<u64> {
+        if let Some(probes) = self.handover.as_ref().and_then(TlsHandover::take) {
+            self.tls = Some(probes);
+        }
         let probes = self.tls.as_mut()?;
         probes.read(each);
         Some(probes.lost_events())

@@ -67,9 +67,9 @@ impl Role for WireRole {
     ) -> Result<Vec<String>, BoxError> {
         let is_same = self.settings == *settings && self.host == context.host;
         let has_tls_error = self.status.as_ref().is_some_and(CaptureStatus::has_tls_error);
-        let has_failed = settings.is_enabled() && (self.capture.is_none() || has_tls_error);
+        let has_failed = settings.is_enabled() && self.capture.is_none();
         if is_same && !has_failed {
-            return Ok(Vec::new());
+            return Ok(if has_tls_error { self.open_tls(context) } else { Vec::new() });
         }
         let mut lines = Vec::new();
         if let Some(capture) = self.capture.take()
@@ -102,6 +102,18 @@ impl Role for WireRole {
 }
 
 impl WireRole {
+    /// Attaches the probes at TLS libraries again. The packets are captured meanwhile.
+    fn open_tls(&self, context: &RoleContext) -> Vec<String> {
+        let settings = self.settings.settings(&self.host);
+        let (Some(capture), Ok(Some(settings))) = (&self.capture, settings) else {
+            return Vec::new();
+        };
+        vec![match capture.open_tls(&settings, &context.intake) {
+            Ok(()) => "wire: looking for TLS libraries again".to_owned(),
+            Err(error) => format!("wire: {error}"),
+        }]
+    }
+
     /// Starts the capture that the settings describe.
     fn start_capture(&mut self, context: &RoleContext) {
         (self.status, self.line) = (None, None);

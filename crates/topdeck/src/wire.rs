@@ -15,7 +15,9 @@ use protocol::PROTOCOLS;
 use protocol::fingerprint::RouteTemplates;
 use protocol::observer::ObservedProtocol;
 use render::terminal::Terminal;
-use wire::{CaptureFile, ConnectionTracker, ServiceRule, TlsTarget, TrackerSettings};
+use wire::{
+    CaptureFile, ConnectionTracker, LeftOutLibraries, ServiceRule, TlsTarget, TrackerSettings,
+};
 
 use crate::output::{print_message, print_stdout};
 use crate::time;
@@ -109,7 +111,8 @@ pub(crate) struct Options {
 const AFTER: &str = "\
 Times: p50 to max are from the first byte of a request to the last byte of its response. Waits
 (BLPOP, long polls) are apart from all other operations. Capturing requires root or CAP_NET_RAW,
-and --tls requires root or CAP_BPF and CAP_PERFMON; they are given up when the capture has started.
+and --tls requires root or CAP_BPF and CAP_PERFMON (a process or auto: CAP_CHECKPOINT_RESTORE too);
+they are given up when the capture has started.
 
 Examples:
   topdeck wire
@@ -165,7 +168,9 @@ pub(crate) struct CaptureSummary {
 /// Probes at TLS libraries.
 pub(crate) struct TlsSummary {
     /// Files with probes.
-    pub(crate) files: Vec<PathBuf>,
+    pub(crate) files: Vec<String>,
+    /// Files that are not read, though processes use them.
+    pub(crate) left_out: LeftOutLibraries,
     /// Chunks of plaintext that were lost.
     pub(crate) lost_events: u64,
 }

@@ -11,16 +11,20 @@
 //!     40     8  bytes of the stream for which the record stands
 //!     48     4  bytes in the record; fewer if the call had more than is copied, or was unreadable
 //!     52     4  kind: 1 read, 2 written, 3 end of the session
-//!     56     8  flags: 1 the session was seen from its start, 2 the socket is known
-//!     64     2  address family of the socket
-//!     72    16  local address
-//!     88    16  remote address
-//!    104     2  remote port, big-endian
-//!    106     2  local port
-//!    112        bytes
+//!     56     8  position of the other direction, in which calls may be under way
+//!     64     8  flags: 1 the session was seen from its start, 2 the socket is known, 4 the process
+//!               has shut it down with all that it wrote
+//!     72     2  address family of the socket
+//!     80    16  local address
+//!     96    16  remote address
+//!    112     2  remote port, big-endian
+//!    114     2  local port
+//!    116     4  number of the network namespace
+//!    120        bytes
 //! ```
 //!
-//! Numbers are in the byte order of the machine. IPv4 addresses are the first four bytes.
+//! Numbers are in the byte order of the machine. IPv4 addresses are the first four bytes. The end of
+//! a session has the positions of what was read (position) and written (other).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -33,15 +37,17 @@ pub(crate) const POSITION_OFFSET: i16 = 32;
 pub(crate) const LENGTH_OFFSET: i16 = 40;
 pub(crate) const CAPTURED_OFFSET: i16 = 48;
 pub(crate) const KIND_OFFSET: i16 = 52;
-pub(crate) const FLAGS_OFFSET: i16 = 56;
+pub(crate) const OTHER_OFFSET: i16 = 56;
+pub(crate) const FLAGS_OFFSET: i16 = 64;
 /// Size of a record without its bytes.
-pub(crate) const HEADER_BYTES: i16 = 112;
+pub(crate) const HEADER_BYTES: i16 = 120;
 
 pub(crate) const KIND_READ: i32 = 1;
 pub(crate) const KIND_WRITTEN: i32 = 2;
 pub(crate) const KIND_END: i32 = 3;
 pub(crate) const FLAG_FROM_START: i32 = 1;
 pub(crate) const FLAG_SOCKET: i32 = 2;
+pub(crate) const FLAG_SHUT_DOWN: i32 = 4;
 
 const AF_INET: u16 = libc::AF_INET as u16;
 const AF_INET6: u16 = libc::AF_INET6 as u16;
@@ -72,16 +78,31 @@ pub struct TlsEvent<'a> {
     pub end: PacketTime,
     /// Position of the first byte in the stream of this direction, from where it was first seen.
     pub position: u64,
+    /// The same of the other direction. Its last bytes may be in a later event.
+    pub other_position: u64,
     /// Bytes of the stream for which the event stands; `bytes` are the first of them.
     pub length: u64,
     /// Plaintext.
     pub bytes: &'a [u8],
     /// Whether the session was seen from its first byte.
     pub is_from_start: bool,
-    /// Local and remote address of the session's socket; `None` if it is unknown.
-    pub socket: Option<(SocketAddr, SocketAddr)>,
+    /// Whether the process has said that its stream ends, and has written all of it.
+    pub is_shut_down: bool,
+    /// `None` if it is unknown.
+    pub socket: Option<TlsSocket>,
     /// Changes when the clock was set: times before and after cannot be compared.
     pub clock_epoch: u32,
+}
+
+/// Socket of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TlsSocket {
+    /// Address of the process.
+    pub local: SocketAddr,
+    /// Address of the other end.
+    pub remote: SocketAddr,
+    /// Number of the network namespace; 0 if the kernel does not tell it.
+    pub namespace: u32,
 }
 
 impl<'a> TlsEvent<'a> {
@@ -115,9 +136,11 @@ impl<'a> TlsEvent<'a> {
             start: clock.time(start),
             end: clock.time(end),
             position: word(POSITION_OFFSET)?,
+            other_position: word(OTHER_OFFSET)?,
             length,
             bytes: bytes.get(..captured as usize)?,
             is_from_start: flags & FLAG_FROM_START as u64 != 0,
+            is_shut_down: flags & FLAG_SHUT_DOWN as u64 != 0,
             socket: match flags & FLAG_SOCKET as u64 {
                 0 => None,
                 _ => socket(record),
@@ -127,9 +150,9 @@ impl<'a> TlsEvent<'a> {
     }
 }
 
-/// Local and remote address; `None` if the family is none of IP.
-fn socket(record: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
-    let family = u16::from_ne_bytes(*record.get(64..)?.first_chunk()?);
+/// The socket; `None` if its family is none of IP.
+fn socket(record: &[u8]) -> Option<TlsSocket> {
+    let family = u16::from_ne_bytes(*record.get(72..)?.first_chunk()?);
     let address = |at: usize| -> Option<IpAddr> {
         let octets: [u8; 16] = *record.get(at..)?.first_chunk()?;
         let [a, b, c, d, ..] = octets;
@@ -139,10 +162,13 @@ fn socket(record: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
             _ => None,
         }
     };
-    let remote_port = u16::from_be_bytes(*record.get(104..)?.first_chunk()?);
-    let local_port = u16::from_ne_bytes(*record.get(106..)?.first_chunk()?);
-    let local = SocketAddr::new(address(72)?, local_port);
-    Some((local, SocketAddr::new(address(88)?, remote_port)))
+    let remote_port = u16::from_be_bytes(*record.get(112..)?.first_chunk()?);
+    let local_port = u16::from_ne_bytes(*record.get(114..)?.first_chunk()?);
+    Some(TlsSocket {
+        local: SocketAddr::new(address(80)?, local_port),
+        remote: SocketAddr::new(address(96)?, remote_port),
+        namespace: u32::from_ne_bytes(*record.get(116..)?.first_chunk()?),
+    })
 }
 
 /// Conversion of monotonic times, in nanoseconds.
@@ -183,6 +209,7 @@ mod tests {
         bytes[27] = 2;
         bytes[40] = 0x9c;
         bytes[41] = 0x40;
+        bytes[44] = 5;
         bytes
     };
 
@@ -194,9 +221,9 @@ mod tests {
             record.extend(word.to_ne_bytes());
         }
         record.extend([4_u32, kind as u32].map(u32::to_ne_bytes).concat());
-        record.extend(3_u64.to_ne_bytes());
+        record.extend([80_u64, 7].map(u64::to_ne_bytes).concat());
         record.extend(SOCKET);
-        record[106..108].copy_from_slice(&443_u16.to_ne_bytes());
+        record[114..116].copy_from_slice(&443_u16.to_ne_bytes());
         record.extend(b"GET / HTTP");
         record
     }
@@ -212,10 +239,16 @@ mod tests {
             start: 11_000,
             end: 11_500,
             position: 96,
+            other_position: 80,
             length: 9,
             bytes: b"GET ",
             is_from_start: true,
-            socket: Some(("127.0.0.1:443".parse().unwrap(), "10.0.0.2:40000".parse().unwrap())),
+            is_shut_down: true,
+            socket: Some(TlsSocket {
+                local: "127.0.0.1:443".parse().unwrap(),
+                remote: "10.0.0.2:40000".parse().unwrap(),
+                namespace: u32::from_ne_bytes([5, 0, 0, 0]),
+            }),
             clock_epoch: 3,
         };
         assert_eq!(TlsEvent::decode(&bytes, clock), Some(expected));
@@ -241,17 +274,18 @@ mod tests {
     fn sockets_of_ip_alone() {
         let clock = TlsClock::default();
         let mut unix = record(KIND_READ);
-        unix[64] = libc::AF_UNIX as u8;
+        unix[72] = libc::AF_UNIX as u8;
         assert_eq!(TlsEvent::decode(&unix, clock).unwrap().socket, None);
         let mut unknown = record(KIND_READ);
-        unknown[56] = 1;
+        unknown[64] = 1;
         assert_eq!(TlsEvent::decode(&unknown, clock).unwrap().socket, None);
         let mut mapped = record(KIND_READ);
-        mapped[64] = libc::AF_INET6 as u8;
-        mapped[72..88].copy_from_slice(&Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets());
-        mapped[88..104].copy_from_slice(&Ipv6Addr::LOCALHOST.octets());
-        let expected = ("127.0.0.1:443".parse().unwrap(), "[::1]:40000".parse().unwrap());
-        assert_eq!(TlsEvent::decode(&mapped, clock).unwrap().socket, Some(expected));
+        mapped[72] = libc::AF_INET6 as u8;
+        mapped[80..96].copy_from_slice(&Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets());
+        mapped[96..112].copy_from_slice(&Ipv6Addr::LOCALHOST.octets());
+        let socket = TlsEvent::decode(&mapped, clock).unwrap().socket.unwrap();
+        assert_eq!(socket.local, "127.0.0.1:443".parse().unwrap());
+        assert_eq!(socket.remote, "[::1]:40000".parse().unwrap());
     }
 
     #[test]

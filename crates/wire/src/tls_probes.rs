@@ -4,17 +4,19 @@
 //! Opening requires root, or `CAP_BPF` and `CAP_PERFMON`; reading requires nothing. Dropping the
 //! probes, or ending this process in any way, removes them from all processes.
 
-use std::path::{Path, PathBuf};
+use std::os::fd::AsFd as _;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use bpf::{BpfMap, MapCells, RingBuffer, TracepointProgram, UprobeLink, UprobeProgram};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::tls_event::{TlsClock, TlsEvent};
+use crate::tls_library::{LeftOutLibraries, TlsLibraries, TlsLibraryFile, find_libraries};
 use crate::tls_program::{
     self, CALL_KEY, CALL_VALUE, FUNCTIONS, SESSION_KEY, SESSION_VALUE, SocketOffsets, TlsMaps,
 };
-use crate::tls_target::{TlsLibraryFile, TlsProbeError, TlsTarget, library_files};
+use crate::tls_target::{TlsProbeError, TlsTarget};
 
 /// Memory between the programs and this process.
 const RING_BYTES: u32 = 16 << 20;
@@ -23,7 +25,7 @@ const CALLS_MAX: u32 = 32_768;
 const SESSIONS_MAX: u32 = 65_536;
 const TRACEPOINT: &str = "tcp_rcv_space_adjust";
 /// Functions with one program, behind those of [`FUNCTIONS`].
-const OTHER_FUNCTIONS: [&str; 3] = ["SSL_new", "SSL_free", "SSL_clear"];
+const OTHER_FUNCTIONS: [&str; 4] = ["SSL_new", "SSL_free", "SSL_clear", "SSL_shutdown"];
 /// Readings of both clocks, of which the one that took the least time counts.
 const CLOCK_READINGS: usize = 3;
 
@@ -34,19 +36,44 @@ pub struct TlsProbes {
     counts: MapCells,
     clock: TlsClock,
     damaged: u64,
-    files: Vec<PathBuf>,
+    files: Vec<String>,
+    left_out: LeftOutLibraries,
     _socket: TracepointProgram,
     _links: Vec<UprobeLink>,
 }
 
-/// Programs at the functions of a library, in the order of their names.
+/// Programs at the functions of a library.
 struct LibraryPrograms(Vec<ProbeProgram>);
 
 struct ProbeProgram {
     /// Index of the function.
     function: usize,
-    is_return: bool,
+    phase: AttachmentPhase,
     program: UprobeProgram,
+}
+
+/// Order in which probes are attached. A call whose start was seen has a return that is seen, an
+/// object that is given up is forgotten before its address is used again, and a session is taken
+/// for new only if all of its calls are seen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AttachmentPhase {
+    Returns,
+    Ends,
+    Entries,
+    NewSessions,
+}
+
+impl AttachmentPhase {
+    const ALL: [AttachmentPhase; 4] = [
+        AttachmentPhase::Returns,
+        AttachmentPhase::Ends,
+        AttachmentPhase::Entries,
+        AttachmentPhase::NewSessions,
+    ];
+
+    fn is_return(self) -> bool {
+        matches!(self, AttachmentPhase::Returns | AttachmentPhase::NewSessions)
+    }
 }
 
 impl TlsProbes {
@@ -58,11 +85,12 @@ impl TlsProbes {
         }
         let names: Vec<&str> =
             FUNCTIONS.iter().map(|of| of.symbol).chain(OTHER_FUNCTIONS).collect();
-        let files = library_files(targets, &names, Path::new("/proc"))?;
-        TlsProbes::attach(files).map_err(TlsProbeError::Bpf)
+        let libraries = find_libraries(targets, &names, Path::new("/proc"))?;
+        TlsProbes::attach(libraries).map_err(TlsProbeError::Bpf)
     }
 
-    fn attach(files: Vec<TlsLibraryFile>) -> Result<TlsProbes, String> {
+    fn attach(libraries: TlsLibraries) -> Result<TlsProbes, String> {
+        let TlsLibraries { files, mut left_out } = libraries;
         let types = bpf::kernel_types()?;
         let calls = BpfMap::lru_hash("topdeck_calls", CALL_KEY, CALL_VALUE, CALLS_MAX)?;
         let sessions = BpfMap::lru_hash("topdeck_tls", SESSION_KEY, SESSION_VALUE, SESSIONS_MAX)?;
@@ -77,25 +105,29 @@ impl TlsProbes {
         let programs = LibraryPrograms::load(&maps)?;
         let code = tls_program::socket_program(&SocketOffsets::find(&types)?, &maps);
         let tracepoint = types.tracepoint(TRACEPOINT)?;
+        let (files, links) = programs.attach(files, &mut left_out)?;
+        // Last: the call of a thread that reads a socket has a return that is seen.
         let socket = TracepointProgram::start("topdeck_socket", tracepoint, &code)?;
-        let mut links = Vec::new();
-        for file in &files {
-            programs.attach(file, &mut links)?;
-        }
         Ok(TlsProbes {
             ring,
             counts: counts.cells(0..1)?,
             clock: TlsClock { offset: clock_offset(), epoch: 0 },
             damaged: 0,
-            files: files.into_iter().map(|file| file.path).collect(),
+            files,
+            left_out,
             _socket: socket,
             _links: links,
         })
     }
 
     /// Files with probes.
-    pub fn files(&self) -> &[PathBuf] {
+    pub fn files(&self) -> &[String] {
         &self.files
+    }
+
+    /// Files that processes use, and that are not read.
+    pub fn left_out(&self) -> &LeftOutLibraries {
+        &self.left_out
     }
 
     /// Calls `each` with the events up to now. Returns their number. Does not wait: programs do
@@ -120,32 +152,68 @@ impl LibraryPrograms {
     fn load(maps: &TlsMaps) -> Result<LibraryPrograms, String> {
         let mut programs = Vec::new();
         for (function, of) in FUNCTIONS.iter().enumerate() {
-            // 0 is that of a thread outside of the library.
             let number = function as i32 + 1;
             let entry = tls_program::entry_program(number, of, maps);
             let program = UprobeProgram::load("topdeck_enter", &entry)?;
-            programs.push(ProbeProgram { function, is_return: false, program });
+            programs.push(ProbeProgram { function, phase: AttachmentPhase::Entries, program });
             let code = tls_program::return_program(number, of, maps);
             let program = UprobeProgram::load("topdeck_return", &code)?;
-            programs.push(ProbeProgram { function, is_return: true, program });
+            programs.push(ProbeProgram { function, phase: AttachmentPhase::Returns, program });
         }
         let others = [
-            (tls_program::new_program(maps), true),
-            (tls_program::end_program(false, maps), false),
-            (tls_program::end_program(true, maps), false),
+            (tls_program::new_program(maps), AttachmentPhase::NewSessions),
+            (tls_program::end_program(false, maps), AttachmentPhase::Ends),
+            (tls_program::end_program(true, maps), AttachmentPhase::Ends),
+            (tls_program::shutdown_program(maps), AttachmentPhase::Ends),
         ];
-        for (index, (code, is_return)) in others.into_iter().enumerate() {
+        for (index, (code, phase)) in others.into_iter().enumerate() {
             let program = UprobeProgram::load("topdeck_session", &code)?;
-            programs.push(ProbeProgram { function: FUNCTIONS.len() + index, is_return, program });
+            programs.push(ProbeProgram { function: FUNCTIONS.len() + index, phase, program });
         }
         Ok(LibraryPrograms(programs))
     }
 
-    /// Attaches the programs of the functions that the file has.
-    fn attach(&self, file: &TlsLibraryFile, links: &mut Vec<UprobeLink>) -> Result<(), String> {
-        for probe in &self.0 {
+    /// Attaches the programs of the functions that the files have. Returns the files with probes.
+    /// One that `auto` has found is left out if it refuses a probe.
+    fn attach(
+        &self,
+        files: Vec<TlsLibraryFile>,
+        left_out: &mut LeftOutLibraries,
+    ) -> Result<(Vec<String>, Vec<UprobeLink>), String> {
+        let mut attached: Vec<(TlsLibraryFile, Vec<UprobeLink>)> =
+            files.into_iter().map(|file| (file, Vec::new())).collect();
+        for phase in AttachmentPhase::ALL {
+            let mut kept = Vec::new();
+            for (file, mut links) in attached {
+                match self.attach_phase(phase, &file, &mut links) {
+                    Ok(()) => kept.push((file, links)),
+                    Err(cause) if file.is_optional => left_out.add(&file.path, &cause),
+                    Err(cause) => return Err(format!("{}: {cause}", file.path)),
+                }
+            }
+            attached = kept;
+        }
+        if attached.is_empty() {
+            return Err(match left_out.files.first() {
+                Some(first) => format!("no library can be probed; {first}"),
+                None => "no library can be probed".to_owned(),
+            });
+        }
+        let (files, links): (Vec<_>, Vec<_>) = attached.into_iter().unzip();
+        let paths = files.into_iter().map(|file| file.path).collect();
+        Ok((paths, links.into_iter().flatten().collect()))
+    }
+
+    fn attach_phase(
+        &self,
+        phase: AttachmentPhase,
+        file: &TlsLibraryFile,
+        links: &mut Vec<UprobeLink>,
+    ) -> Result<(), String> {
+        for probe in self.0.iter().filter(|probe| probe.phase == phase) {
             if let Some(offset) = file.functions[probe.function] {
-                links.push(probe.program.attach(&file.path, offset, probe.is_return)?);
+                let of = file.file.as_fd();
+                links.push(probe.program.attach(of, offset, phase.is_return())?);
             }
         }
         Ok(())

@@ -10,35 +10,52 @@
 //!
 //! ```text
 //! calls     by process and thread    0 session, 8 buffer, 16 address of a count, 24 time,
-//!                                    32 function; 0: the thread is not inside of the library
-//! sessions  by process and session   0 bytes read, 8 bytes written, 16 flags, 24 family of the
-//!                                    socket, 32 local, 48 remote address, 64 ports
+//!                                    32 function, 40 stack; there while the thread is inside
+//! sessions  by process and session   0 bytes read, 8 bytes written, 16 a call reads, 24 a call
+//!                                    writes, 32 time of the first call that failed to write since
+//!                                    the last one that wrote, 40 flags, 48 family of the socket,
+//!                                    56 local, 72 remote address, 88 ports, 92 namespace
 //! counts    one value                0 chunks that were lost
 //! ```
 //!
-//! A call inside of another one replaces it: LibreSSL implements `SSL_read_ex` by `SSL_read`, and
-//! each byte is reported once. If the sessions differ (TLS in TLS), the outer call is not reported,
-//! and a hole of [`LOST_CALL`] bytes says so. A record of a session is never written by two
-//! threads: the libraries do not allow that.
+//! A session notes which of its directions have a call. One that finds its direction in use follows
+//! a call whose return was not seen: the kernel did not run its program, the call was forgotten, or
+//! another session was used inside of it (TLS in TLS). Its bytes are unknown, and a hole of
+//! [`LOST_CALL`] bytes says so. LibreSSL implements `SSL_read_ex` by `SSL_read`: the inner call
+//! replaces the outer one, and each byte is reported once. A direction of a session is never used
+//! by two threads: the libraries do not allow that.
 
 mod record;
+mod session_end;
+mod socket;
 
 use bpf::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 use bpf::{Arithmetic, Assembler, HelperFunction, Instruction, JumpCondition, JumpLabel, Width};
 
 use self::record::{RecordSize, emit_chunks, emit_record};
-use crate::tls_event::{FLAG_FROM_START, FLAG_SOCKET, KIND_END, KIND_READ, KIND_WRITTEN};
+pub(crate) use self::session_end::{end_program, new_program, shutdown_program};
+pub(crate) use self::socket::{SocketOffsets, socket_program};
+use crate::tls_event::{KIND_READ, KIND_WRITTEN};
 
 /// Sizes of keys and values.
 pub(crate) const CALL_KEY: u32 = 8;
-pub(crate) const CALL_VALUE: u32 = 40;
+pub(crate) const CALL_VALUE: u32 = 48;
 pub(crate) const SESSION_KEY: u32 = 16;
-pub(crate) const SESSION_VALUE: u32 = 72;
+pub(crate) const SESSION_VALUE: u32 = 96;
 
-/// Position of the function in a call.
+/// Positions in a call.
+const CALL_TIME: i16 = 24;
 const CALL_FUNCTION: i16 = 32;
+const CALL_STACK: i16 = 40;
+/// Positions in a session: what is kept of each direction is 8 bytes apart.
+const SESSION_BYTES: i16 = 0;
+const SESSION_CALLS: i16 = 16;
+const SESSION_UNWRITTEN: i16 = 32;
 /// Position of the flags in a session; what follows is copied to records.
-const SESSION_FLAGS: i16 = 16;
+const SESSION_FLAGS: i16 = 40;
+/// A file may have two probes at one place, if an overlay and its lower file are both read. The
+/// second one runs at once after the first, with the same stack.
+const SAME_CALL_NS: i32 = 50_000;
 /// Bytes of a hole for a call that was not reported: more than any session has.
 pub(crate) const LOST_CALL: u64 = 1 << 40;
 /// Positions on the stack of a program.
@@ -50,8 +67,12 @@ const START: i16 = -32;
 const END: i16 = -40;
 const POSITION: i16 = -48;
 const COUNT: i16 = -56;
+/// Position in the stream of the other direction.
+const OTHER: i16 = -64;
+/// The stack of the process.
+const STACK: i16 = -72;
 /// A value of either map.
-const VALUE: i16 = -136;
+const VALUE: i16 = -168;
 
 /// Descriptors of the maps.
 #[derive(Clone, Copy, Debug)]
@@ -82,61 +103,53 @@ pub(crate) struct TlsFunction {
     /// Whether the bytes are received.
     pub(crate) is_read: bool,
     pub(crate) count: CountPlace,
+    /// Number, from 1, of the function that may have called it for the same bytes; 0 for none.
+    pub(crate) outer: i32,
 }
 
-const fn function(symbol: &'static str, is_read: bool, count: CountPlace) -> TlsFunction {
-    TlsFunction { symbol, is_read, count }
+impl TlsFunction {
+    /// Distance of what a session keeps of the direction.
+    const fn direction(&self) -> i16 {
+        if self.is_read { 0 } else { 8 }
+    }
+}
+
+const fn function(
+    symbol: &'static str,
+    is_read: bool,
+    count: CountPlace,
+    outer: i32,
+) -> TlsFunction {
+    TlsFunction { symbol, is_read, count, outer }
 }
 
 /// Functions with programs at start and return. `SSL_read_early_data` and `SSL_write_early_data`
 /// call two of them. The handshake moves no plaintext; its socket is that of the session.
 pub(crate) const FUNCTIONS: [TlsFunction; 6] = [
-    function("SSL_read", true, CountPlace::Returned),
-    function("SSL_write", false, CountPlace::Returned),
-    function("SSL_read_ex", true, CountPlace::FourthArgument),
-    function("SSL_write_ex", false, CountPlace::FourthArgument),
-    function("SSL_sendfile", false, CountPlace::ReturnedWithoutBuffer),
-    function("SSL_do_handshake", true, CountPlace::Nowhere),
+    function("SSL_read", true, CountPlace::Returned, 3),
+    function("SSL_write", false, CountPlace::Returned, 4),
+    function("SSL_read_ex", true, CountPlace::FourthArgument, 0),
+    function("SSL_write_ex", false, CountPlace::FourthArgument, 0),
+    function("SSL_sendfile", false, CountPlace::ReturnedWithoutBuffer, 0),
+    function("SSL_do_handshake", true, CountPlace::Nowhere, 0),
 ];
 
 /// Offsets of registers in `struct pt_regs` (x86-64) or `struct user_pt_regs` (aarch64).
 struct RegisterOffsets {
     arguments: [i16; 4],
     result: i16,
+    stack: i16,
 }
 
 #[cfg(target_arch = "aarch64")]
-const REGISTERS: RegisterOffsets = RegisterOffsets { arguments: [0, 8, 16, 24], result: 0 };
+const REGISTERS: RegisterOffsets =
+    RegisterOffsets { arguments: [0, 8, 16, 24], result: 0, stack: 248 };
 #[cfg(not(target_arch = "aarch64"))]
-const REGISTERS: RegisterOffsets = RegisterOffsets { arguments: [112, 104, 96, 88], result: 80 };
+const REGISTERS: RegisterOffsets =
+    RegisterOffsets { arguments: [112, 104, 96, 88], result: 80, stack: 152 };
 
 /// Whether the offsets of this architecture are known.
 pub(crate) const IS_SUPPORTED: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
-
-/// Offsets in kernel structs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SocketOffsets {
-    family: i16,
-    ports: i16,
-    remote4: i16,
-    local4: i16,
-    remote6: i16,
-    local6: i16,
-}
-
-impl SocketOffsets {
-    pub(crate) fn find(btf: &bpf::Btf) -> Result<SocketOffsets, String> {
-        let find = |member: &str| btf.offset("sock", &format!("__sk_common.{member}"));
-        Ok(SocketOffsets {
-            family: find("skc_family")?,
-            ports: find("skc_portpair")?,
-            remote4: find("skc_daddr")?,
-            local4: find("skc_rcv_saddr")?,
-            remote6: find("skc_v6_daddr")?,
-            local6: find("skc_v6_rcv_saddr")?,
-        })
-    }
-}
 
 /// `to = address of a place on the stack`
 fn stack_address(code: &mut Assembler, to: bpf::Register, place: i16) {
@@ -199,64 +212,92 @@ fn end_with_loss(code: &mut Assembler, maps: &TlsMaps) {
     code.exit();
 }
 
+/// Adds a hole for a call whose bytes are unknown to the session `r7`. `r1` and `r2` are lost.
+fn add_hole(code: &mut Assembler, of: &TlsFunction) {
+    code.load(Width::Eight, R1, R7, SESSION_BYTES + of.direction());
+    code.constant(R2, LOST_CALL);
+    code.register(Arithmetic::Add, R1, R2);
+    code.store(R7, SESSION_BYTES + of.direction(), R1);
+}
+
 /// The program at the start of the function with this number, from 1.
 ///
 /// ```c
-/// call = calls[thread] or a new one;
-/// if (call->function && call->session != session)        // TLS in TLS
-///     sessions[call->session].{read, written} += LOST_CALL;
-/// *call = { session, buffer, count, bpf_ktime_get_ns(), function };
+/// call = calls[thread];
+/// if (!call || call->session != session || !(inside of the outer function || the same call)) {
+///     session = sessions[session] or a new one;
+///     if (session->calls[direction]) session->bytes[direction] += LOST_CALL;
+///     session->calls[direction] = 1;
+/// }
+/// calls[thread] = { session, buffer, count, bpf_ktime_get_ns(), function, stack };
 /// ```
 ///
-/// A handshake inside of another call, as BoringSSL has them, leaves the call as it is.
+/// If the call cannot be noted, the next one of its direction finds it. A handshake inside of
+/// another call of the session, as BoringSSL has them, leaves the call as it is.
 pub(crate) fn entry_program(function: i32, of: &TlsFunction, maps: &TlsMaps) -> Vec<Instruction> {
     let mut code = Assembler::default();
-    let [new, store, end] = [code.label(), code.label(), code.label()];
+    let [note, first, in_use, free, end, lost] = std::array::from_fn(|_| code.label());
     let [session, buffer, _, count] = REGISTERS.arguments;
     code.load(Width::Eight, R7, R1, session);
     code.load(Width::Eight, R8, R1, buffer);
-    code.load(Width::Eight, R9, R1, count);
-    code.store(R10, COUNT, R9);
+    for (place, register) in [(COUNT, count), (STACK, REGISTERS.stack)] {
+        code.load(Width::Eight, R2, R1, register);
+        code.store(R10, place, R2);
+    }
     note_thread(&mut code);
+    code.store(R10, SESSION_PLACE, R7);
     code.call(HelperFunction::KtimeGetNs);
     code.register(Arithmetic::Set, R9, R0);
     look_up(&mut code, maps.calls, THREAD);
-    code.jump_if(JumpCondition::Equal, R0, 0, new);
-    code.register(Arithmetic::Set, R6, R0);
-    code.load(Width::Eight, R1, R6, CALL_FUNCTION);
-    code.jump_if(JumpCondition::Equal, R1, 0, store);
+    code.jump_if(JumpCondition::Equal, R0, 0, first);
+    code.load(Width::Eight, R1, R0, 0);
+    code.jump(JumpCondition::NotEqual, R1, R7, first);
     if of.count == CountPlace::Nowhere {
         code.jump_always(end);
     } else {
-        code.load(Width::Eight, R1, R6, 0);
-        code.jump(JumpCondition::Equal, R1, R7, store);
-        code.store(R10, SESSION_PLACE, R1);
-        look_up(&mut code, maps.sessions, KEY);
-        code.jump_if(JumpCondition::Equal, R0, 0, store);
-        code.constant(R1, LOST_CALL);
-        code.atomic_add(R0, 0, R1);
-        code.atomic_add(R0, 8, R1);
+        code.load(Width::Eight, R1, R0, CALL_FUNCTION);
+        if of.outer != 0 {
+            code.jump_if(JumpCondition::Equal, R1, of.outer, note);
+        }
+        code.jump_if(JumpCondition::NotEqual, R1, function, first);
+        code.load(Width::Eight, R1, R0, CALL_STACK);
+        code.load(Width::Eight, R2, R10, STACK);
+        code.jump(JumpCondition::NotEqual, R1, R2, first);
+        code.load(Width::Eight, R1, R0, CALL_TIME);
+        code.immediate(Arithmetic::Add, R1, SAME_CALL_NS);
+        code.jump(JumpCondition::Less, R9, R1, note);
     }
-    code.bind(store);
-    for (place, register) in [(0, R7), (8, R8), (24, R9)] {
-        code.store(R6, place, register);
+    code.bind(first);
+    if of.count != CountPlace::Nowhere {
+        find_session(&mut code, maps, lost);
+        code.load(Width::Eight, R1, R7, SESSION_CALLS + of.direction());
+        code.jump_if(JumpCondition::NotEqual, R1, 0, in_use);
+        code.jump_always(free);
+        code.bind(in_use);
+        add_hole(&mut code, of);
+        code.bind(free);
+        code.immediate(Arithmetic::Set, R1, 1);
+        code.store(R7, SESSION_CALLS + of.direction(), R1);
     }
-    code.load(Width::Eight, R1, R10, COUNT);
-    code.store(R6, 16, R1);
-    code.immediate(Arithmetic::Set, R1, function);
-    code.store(R6, CALL_FUNCTION, R1);
-    code.jump_always(end);
-    code.bind(new);
-    for (place, register) in [(0, R7), (8, R8), (24, R9)] {
-        code.store(R10, VALUE + place, register);
+    code.bind(note);
+    for (from, to) in [(SESSION_PLACE, 0), (COUNT, 16), (STACK, CALL_STACK)] {
+        code.load(Width::Eight, R1, R10, from);
+        code.store(R10, VALUE + to, R1);
     }
-    code.load(Width::Eight, R1, R10, COUNT);
-    code.store(R10, VALUE + 16, R1);
+    code.store(R10, VALUE + 8, R8);
+    code.store(R10, VALUE + CALL_TIME, R9);
     code.immediate(Arithmetic::Set, R1, function);
     code.store(R10, VALUE + CALL_FUNCTION, R1);
     update(&mut code, maps.calls, THREAD);
-    code.bind(end);
+    if of.count == CountPlace::Nowhere {
+        code.bind(end);
+        code.exit();
+        return code.finish();
+    }
+    code.jump_if(JumpCondition::NotEqual, R0, 0, lost);
     code.exit();
+    code.bind(lost);
+    end_with_loss(&mut code, maps);
     code.finish()
 }
 
@@ -264,44 +305,51 @@ pub(crate) fn entry_program(function: i32, of: &TlsFunction, maps: &TlsMaps) -> 
 ///
 /// ```c
 /// call = calls[thread];
-/// if (!call || call->function != function) return 0;     // inside of it, or another one was
-/// call->function = 0;
-/// count = …;                                             // as its [`CountPlace`] says
+/// if (!call) return 0;                                   // reported by a call inside of it
+/// delete calls[thread];                                  // a handshake: only if it is its call
+/// if (call->function != function) return 0;              // found by the next call
 /// session = sessions[call->session];
-/// position = session->read;                              // or written
-/// session->read += count;
+/// session->calls[direction] = 0;
+/// count = …;                                             // as its [`CountPlace`] says
+/// if (it failed to write && !session->unwritten) session->unwritten = call->time;
+/// if (it failed) return 0;
+/// start = session->unwritten ?: call->time;              // of a write
+/// position = session->bytes[direction];
+/// session->bytes[direction] += count;                    // LOST_CALL if it is unknown
 /// for each chunk: reserve, copy, submit
 /// ```
 pub(crate) fn return_program(function: i32, of: &TlsFunction, maps: &TlsMaps) -> Vec<Instruction> {
     let mut code = Assembler::default();
-    let [end, lost] = [code.label(), code.label()];
+    let [end, lost, other] = std::array::from_fn(|_| code.label());
     code.register(Arithmetic::Set, R6, R1);
     note_thread(&mut code);
     look_up(&mut code, maps.calls, THREAD);
     code.jump_if(JumpCondition::Equal, R0, 0, end);
     code.load(Width::Eight, R1, R0, CALL_FUNCTION);
-    code.jump_if(JumpCondition::NotEqual, R1, function, end);
-    code.immediate(Arithmetic::Set, R1, 0);
-    code.store(R0, CALL_FUNCTION, R1);
+    code.jump_if(JumpCondition::NotEqual, R1, function, other);
     code.load(Width::Eight, R8, R0, 8);
-    for (from, to) in [(0, SESSION_PLACE), (16, COUNT), (24, START)] {
+    for (from, to) in [(0, SESSION_PLACE), (16, COUNT), (CALL_TIME, START)] {
         code.load(Width::Eight, R1, R0, from);
         code.store(R10, to, R1);
     }
+    forget(&mut code, maps.calls, THREAD);
     if of.count == CountPlace::Nowhere {
         code.bind(end);
+        code.bind(other);
         code.exit();
         return code.finish();
     }
-    moved_bytes(&mut code, of.count, end, lost);
+    find_session(&mut code, maps, lost);
+    code.immediate(Arithmetic::Set, R1, 0);
+    code.store(R7, SESSION_CALLS + of.direction(), R1);
+    let [failed, unknown] = std::array::from_fn(|_| code.label());
+    moved_bytes(&mut code, of.count, MoveLabels { nothing: end, failed, unknown });
     code.call(HelperFunction::KtimeGetNs);
     code.store(R10, END, R0);
-    find_session(&mut code, maps, lost);
-    let total = if of.is_read { 0 } else { 8 };
-    code.load(Width::Eight, R1, R7, total);
-    code.store(R10, POSITION, R1);
-    code.register(Arithmetic::Add, R1, R6);
-    code.store(R7, total, R1);
+    if !of.is_read {
+        start_at_first_attempt(&mut code);
+    }
+    note_positions(&mut code, of);
     let kind = if of.is_read { KIND_READ } else { KIND_WRITTEN };
     match of.count {
         CountPlace::ReturnedWithoutBuffer => {
@@ -311,156 +359,101 @@ pub(crate) fn return_program(function: i32, of: &TlsFunction, maps: &TlsMaps) ->
     }
     code.bind(end);
     code.exit();
+    code.bind(failed);
+    if !of.is_read {
+        let is_noted = code.label();
+        code.load(Width::Eight, R1, R7, SESSION_UNWRITTEN);
+        code.jump_if(JumpCondition::NotEqual, R1, 0, is_noted);
+        code.load(Width::Eight, R1, R10, START);
+        code.store(R7, SESSION_UNWRITTEN, R1);
+        code.bind(is_noted);
+    }
+    code.exit();
+    code.bind(other);
+    forget(&mut code, maps.calls, THREAD);
+    code.exit();
+    if of.count != CountPlace::Returned {
+        code.bind(unknown);
+        add_hole(&mut code, of);
+    }
     code.bind(lost);
     end_with_loss(&mut code, maps);
     code.finish()
 }
 
-/// `r6 = bytes that the call moved`; its value before is the address of the registers. Jumps to
-/// `end` if there are none.
-fn moved_bytes(code: &mut Assembler, count: CountPlace, end: JumpLabel, lost: JumpLabel) {
+/// A call that wrote started when the first one did that failed to write the same bytes.
+fn start_at_first_attempt(code: &mut Assembler) {
+    let is_first = code.label();
+    code.load(Width::Eight, R1, R7, SESSION_UNWRITTEN);
+    code.jump_if(JumpCondition::Equal, R1, 0, is_first);
+    code.store(R10, START, R1);
+    code.immediate(Arithmetic::Set, R1, 0);
+    code.store(R7, SESSION_UNWRITTEN, R1);
+    code.bind(is_first);
+}
+
+/// Notes the positions in both streams of the session `r7`, and moves behind `r6` bytes.
+fn note_positions(code: &mut Assembler, of: &TlsFunction) {
+    code.load(Width::Eight, R1, R7, SESSION_BYTES + 8 - of.direction());
+    code.store(R10, OTHER, R1);
+    code.load(Width::Eight, R1, R7, SESSION_BYTES + of.direction());
+    code.store(R10, POSITION, R1);
+    code.register(Arithmetic::Add, R1, R6);
+    code.store(R7, SESSION_BYTES + of.direction(), R1);
+}
+
+/// Where a program continues if a call did not move a known number of bytes.
+struct MoveLabels {
+    nothing: JumpLabel,
+    failed: JumpLabel,
+    /// It moved some: never the place of [`CountPlace::Returned`].
+    unknown: JumpLabel,
+}
+
+/// `r6 = bytes that the call moved`; its value before is the address of the registers.
+fn moved_bytes(code: &mut Assembler, count: CountPlace, labels: MoveLabels) {
+    let MoveLabels { nothing, failed, unknown } = labels;
     code.load(Width::Eight, R1, R6, REGISTERS.result);
     match count {
-        CountPlace::Nowhere | CountPlace::ReturnedWithoutBuffer => {
-            code.register(Arithmetic::Set, R6, R1);
-        }
         CountPlace::Returned => {
             code.register(Arithmetic::Set, R6, R1);
             code.immediate(Arithmetic::ShiftLeft, R6, 32);
             code.immediate(Arithmetic::ShiftRight, R6, 32);
+            code.jump_if(JumpCondition::Equal, R6, 0, failed);
+            // Negative numbers are failures.
+            code.jump_if(JumpCondition::Greater, R6, i32::MAX, failed);
+        }
+        CountPlace::Nowhere | CountPlace::ReturnedWithoutBuffer => {
+            code.register(Arithmetic::Set, R6, R1);
+            code.jump_if(JumpCondition::SignedLess, R6, 0, failed);
+            code.jump_if(JumpCondition::Equal, R6, 0, nothing);
+            code.jump_if(JumpCondition::Greater, R6, i32::MAX, unknown);
         }
         CountPlace::FourthArgument => {
             code.immediate(Arithmetic::ShiftLeft, R1, 32);
-            code.jump_if(JumpCondition::Equal, R1, 0, end);
+            code.jump_if(JumpCondition::Equal, R1, 0, failed);
             code.load(Width::Eight, R3, R10, COUNT);
             stack_address(code, R1, COUNT);
             code.immediate(Arithmetic::Set, R2, 8);
             code.call(HelperFunction::ProbeReadUser);
-            code.jump_if(JumpCondition::NotEqual, R0, 0, lost);
+            code.jump_if(JumpCondition::NotEqual, R0, 0, unknown);
             code.load(Width::Eight, R6, R10, COUNT);
+            code.jump_if(JumpCondition::Equal, R6, 0, nothing);
+            code.jump_if(JumpCondition::Greater, R6, i32::MAX, unknown);
         }
     }
-    code.jump_if(JumpCondition::Equal, R6, 0, end);
-    // Negative numbers are failures.
-    code.jump_if(JumpCondition::Greater, R6, i32::MAX, end);
 }
 
-/// The program at the return of `SSL_new`: notes a session that has no bytes yet.
-pub(crate) fn new_program(maps: &TlsMaps) -> Vec<Instruction> {
-    let mut code = Assembler::default();
-    let end = code.label();
-    code.load(Width::Eight, R6, R1, REGISTERS.result);
-    code.jump_if(JumpCondition::Equal, R6, 0, end);
-    note_thread(&mut code);
-    code.store(R10, SESSION_PLACE, R6);
-    new_session(&mut code, FLAG_FROM_START);
-    update(&mut code, maps.sessions, KEY);
-    code.bind(end);
-    code.exit();
-    code.finish()
+/// Removes the value of the map by the key on the stack.
+fn forget(code: &mut Assembler, map: i32, key: i16) {
+    code.map(R1, map);
+    stack_address(code, R2, key);
+    code.call(HelperFunction::MapDelete);
 }
 
-/// The program at the start of `SSL_free` or `SSL_clear`: reports the end of the session. After
-/// `SSL_clear` the object is used for another one.
-pub(crate) fn end_program(is_used_again: bool, maps: &TlsMaps) -> Vec<Instruction> {
-    let mut code = Assembler::default();
-    let [unknown, lost, forget] = [code.label(), code.label(), code.label()];
-    code.load(Width::Eight, R6, R1, REGISTERS.arguments[0]);
-    note_thread(&mut code);
-    code.store(R10, SESSION_PLACE, R6);
-    look_up(&mut code, maps.sessions, KEY);
-    code.jump_if(JumpCondition::Equal, R0, 0, unknown);
-    code.register(Arithmetic::Set, R7, R0);
-    code.load(Width::Eight, R1, R7, 0);
-    code.load(Width::Eight, R2, R7, 8);
-    code.register(Arithmetic::Or, R1, R2);
-    code.jump_if(JumpCondition::Equal, R1, 0, forget);
-    code.call(HelperFunction::KtimeGetNs);
-    code.store(R10, START, R0);
-    code.store(R10, END, R0);
-    code.immediate(Arithmetic::Set, R6, 0);
-    code.store(R10, POSITION, R6);
-    emit_record(&mut code, maps, KIND_END, RecordSize::NoBytes, lost);
-    code.bind(forget);
-    forget_session(&mut code, is_used_again, maps);
-    code.bind(unknown);
-    match is_used_again {
-        true => forget_session(&mut code, is_used_again, maps),
-        false => code.exit(),
-    }
-    code.bind(lost);
-    end_with_loss(&mut code, maps);
-    code.finish()
-}
-
-/// Removes the session, or makes it a new one, and ends the program.
-fn forget_session(code: &mut Assembler, is_used_again: bool, maps: &TlsMaps) {
-    if is_used_again {
-        new_session(code, FLAG_FROM_START);
-        update(code, maps.sessions, KEY);
-    } else {
-        code.map(R1, maps.sessions);
-        stack_address(code, R2, KEY);
-        code.call(HelperFunction::MapDelete);
-    }
-    code.exit();
-}
-
-/// The program at `tcp_rcv_space_adjust`, which is reached when a thread has read from a socket.
-///
-/// ```c
-/// call = calls[thread];
-/// if (!call || !call->function) return 0;
-/// session = sessions[call->session];
-/// if (session->flags & SOCKET) return 0;
-/// session->{family, local, remote, ports} = sk->__sk_common.…;
-/// session->flags |= SOCKET;
-/// ```
-pub(crate) fn socket_program(offsets: &SocketOffsets, maps: &TlsMaps) -> Vec<Instruction> {
-    let mut code = Assembler::default();
-    let [end, lost, six, done] = [code.label(), code.label(), code.label(), code.label()];
-    code.load(Width::Eight, R6, R1, 0);
-    note_thread(&mut code);
-    look_up(&mut code, maps.calls, THREAD);
-    code.jump_if(JumpCondition::Equal, R0, 0, end);
-    code.load(Width::Eight, R1, R0, CALL_FUNCTION);
-    code.jump_if(JumpCondition::Equal, R1, 0, end);
-    code.load(Width::Eight, R1, R0, 0);
-    code.store(R10, SESSION_PLACE, R1);
-    find_session(&mut code, maps, lost);
-    code.load(Width::Eight, R1, R7, SESSION_FLAGS);
-    code.jump_if(JumpCondition::AnyBit, R1, FLAG_SOCKET, end);
-    copy_field(&mut code, 24, offsets.family, 2);
-    copy_field(&mut code, 64, offsets.ports, 4);
-    code.load(Width::Eight, R1, R7, 24);
-    code.immediate(Arithmetic::And, R1, 0xffff);
-    code.jump_if(JumpCondition::Equal, R1, libc::AF_INET6, six);
-    copy_field(&mut code, 32, offsets.local4, 4);
-    copy_field(&mut code, 48, offsets.remote4, 4);
-    code.jump_always(done);
-    code.bind(six);
-    copy_field(&mut code, 32, offsets.local6, 16);
-    copy_field(&mut code, 48, offsets.remote6, 16);
-    code.bind(done);
-    code.load(Width::Eight, R1, R7, SESSION_FLAGS);
-    code.immediate(Arithmetic::Or, R1, FLAG_SOCKET);
-    code.store(R7, SESSION_FLAGS, R1);
-    code.bind(end);
-    code.exit();
-    code.bind(lost);
-    end_with_loss(&mut code, maps);
-    code.finish()
-}
-
-/// Copies a field of the socket `r6` to the session `r7`.
-fn copy_field(code: &mut Assembler, to: i32, from: i16, bytes: i32) {
-    code.register(Arithmetic::Set, R1, R7);
-    code.immediate(Arithmetic::Add, R1, to);
-    code.immediate(Arithmetic::Set, R2, bytes);
-    code.register(Arithmetic::Set, R3, R6);
-    code.immediate(Arithmetic::Add, R3, from.into());
-    code.call(HelperFunction::ProbeReadKernel);
-}
-
+#[cfg(test)]
+mod call_tests;
+#[cfg(test)]
+mod test_machine;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,11 @@
 //! return: encryption and the wait for the socket's buffer are part of the latency.
 //!
 //! If both processes of a connection are on this host, both report it. The server's report counts,
-//! the client's is only counted by its bytes.
+//! the client's is only counted by its bytes. The same end in two network namespaces are two
+//! connections.
+//!
+//! The end of a session is that of the server's stream only if the server has shut the session down
+//! and all that it wrote was seen. Otherwise the last response may have been cut.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -22,12 +26,15 @@ use crate::connection_table::{ConnectionKey, ConnectionTable};
 use crate::service::{ConnectionSink, ServiceStatistics, ServiceTable};
 use crate::service_rule::ServiceTransport;
 use crate::statement_texts::StatementTexts;
-use crate::tls_event::{TlsEvent, TlsEventKind};
+use crate::tls_event::{TlsEvent, TlsEventKind, TlsSocket};
 use crate::tls_program::LOST_CALL;
+use crate::tracker::LARGE_OBSERVER;
 
 /// Protocols that start without encryption: the first message at the library is not that of the
 /// protocol.
 const LATE_TLS_PROTOCOLS: &[&str] = &["mysql"];
+/// Sessions of one connection that are measured, in as many namespaces.
+const MEASURED_MAX: usize = 8;
 
 /// What was read at TLS libraries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,7 +66,7 @@ impl TlsTotals {
 pub(crate) struct TlsSessionTable {
     sessions: ConnectionTable<TlsSession>,
     /// Sessions that are measured, by the addresses of their connection.
-    measured: HashMap<ConnectionKey, usize>,
+    measured: HashMap<ConnectionKey, Vec<usize>>,
     totals: TlsTotals,
 }
 
@@ -69,13 +76,15 @@ pub(crate) struct TlsContext<'a> {
     pub(crate) texts: &'a mut StatementTexts,
     pub(crate) sessions_max: usize,
     pub(crate) idle_timeout_ns: u64,
-    /// Memory of all observers, and its limit.
+    /// Memory of the observers of sessions, and its limit.
     pub(crate) observer_bytes: &'a mut usize,
     pub(crate) observer_bytes_max: usize,
 }
 
 struct TlsSession {
     clock_epoch: u32,
+    is_from_start: bool,
+    socket: Option<TlsSocket>,
     /// Positions of the next bytes read and written; `None` before the first one of a session whose
     /// first bytes were not seen.
     next: [Option<u64>; 2],
@@ -97,6 +106,7 @@ struct MeasuredSession {
     /// Index of its service.
     service: usize,
     connection: ConnectionKey,
+    namespace: u32,
     client: IpAddr,
     is_server: bool,
     is_from_start: bool,
@@ -142,7 +152,8 @@ impl TlsSessionTable {
         if let Some(at) = found
             && (event.kind == TlsEventKind::End || self.sessions.get_mut(at).is_replaced(event))
         {
-            self.remove(at, event.kind == TlsEventKind::End, context);
+            let is_complete = self.sessions.get_mut(at).is_complete_at(event);
+            self.remove(at, is_complete, context);
             found = None;
         }
         if event.kind == TlsEventKind::End {
@@ -157,7 +168,22 @@ impl TlsSessionTable {
         self.sessions.touch(at, now);
         self.find_role(at, event, context);
         self.deliver(at, event, context);
-        while *context.observer_bytes > context.observer_bytes_max && self.open_count() > 0 {
+        self.limit_observer_memory(at, context);
+    }
+
+    /// Forgets sessions until the observers fit into their memory: the one that has grown, if it is
+    /// large, or those without an event for longest.
+    fn limit_observer_memory(&mut self, at: usize, context: &mut TlsContext<'_>) {
+        let is_full =
+            |context: &TlsContext<'_>| *context.observer_bytes > context.observer_bytes_max;
+        let is_large = match &self.sessions.get_mut(at).role {
+            SessionRole::Measured(measured) => measured.observer_bytes > LARGE_OBSERVER,
+            SessionRole::Unknown | SessionRole::OtherEnd => false,
+        };
+        if is_full(context) && is_large {
+            self.forget(at, context, |service| service.completeness.evicted_connections += 1);
+        }
+        while is_full(context) && self.open_count() > 0 {
             self.forget_oldest(context, |service| service.completeness.evicted_connections += 1);
         }
     }
@@ -165,21 +191,24 @@ impl TlsSessionTable {
     /// Determines service and role of a session by its socket.
     fn find_role(&mut self, at: usize, event: &TlsEvent<'_>, context: &mut TlsContext<'_>) {
         let session = self.sessions.get_mut(at);
-        let (SessionRole::Unknown, Some((local, remote))) = (&session.role, event.socket) else {
-            return;
-        };
+        let (SessionRole::Unknown, Some(socket)) = (&session.role, event.socket) else { return };
+        session.socket = Some(socket);
+        let TlsSocket { local, remote, namespace } = socket;
         let Some((server, is_server)) = server_end(context.services, local, remote) else { return };
         let service = context.services.index(server, ServiceTransport::Tcp);
         let Some(service) = service else { return };
         let is_from_start = session.is_at_start() && event.is_from_start;
         let connection = ConnectionKey::new(local, remote);
-        if let Some(other) = self.measured.get(&connection).copied()
-            && !self.replace_end(other, is_server, is_from_start, context)
-        {
+        let others = self.measured.get(&connection).cloned().unwrap_or_default();
+        let is_measured = others
+            .iter()
+            .all(|other| self.replace_end(*other, is_server, namespace, is_from_start, context));
+        let ends = self.measured.entry(connection).or_default();
+        if !is_measured || ends.len() >= MEASURED_MAX {
             self.sessions.get_mut(at).role = SessionRole::OtherEnd;
             return;
         }
-        self.measured.insert(connection, at);
+        ends.push(at);
         let statistics = context.services.service_mut(service);
         statistics.completeness.library_sessions += 1;
         let session = self.sessions.get_mut(at);
@@ -192,6 +221,7 @@ impl TlsSessionTable {
         session.role = SessionRole::Measured(MeasuredSession {
             service,
             connection,
+            namespace,
             client: if is_server { remote.ip() } else { local.ip() },
             is_server,
             is_from_start,
@@ -202,12 +232,14 @@ impl TlsSessionTable {
         });
     }
 
-    /// A second session of a connection that `other` measures. Returns whether it is measured
-    /// instead: it is the server's, or that of a later connection with the same addresses.
+    /// A second session of a connection that `other` measures. Returns whether it is measured:
+    /// instead of the other one, if it is the server's or that of a later connection with the same
+    /// addresses, or beside it, if it is the same end in another network namespace.
     fn replace_end(
         &mut self,
         other: usize,
         is_server: bool,
+        namespace: u32,
         is_from_start: bool,
         context: &mut TlsContext<'_>,
     ) -> bool {
@@ -216,6 +248,9 @@ impl TlsSessionTable {
         let is_same_end = measured.is_server == is_server;
         if measured.is_server && !is_same_end {
             return false;
+        }
+        if is_same_end && measured.namespace != namespace {
+            return true;
         }
         let role = std::mem::replace(&mut session.role, SessionRole::OtherEnd);
         let SessionRole::Measured(mut measured) = role else { return true };
@@ -226,14 +261,24 @@ impl TlsSessionTable {
             measured.end(false, context);
         }
         measured.forget_memory(context);
-        self.measured.remove(&measured.connection);
+        self.forget_measured(&measured.connection, other);
         true
+    }
+
+    fn forget_measured(&mut self, connection: &ConnectionKey, at: usize) {
+        if let Some(ends) = self.measured.get_mut(connection) {
+            ends.retain(|other| *other != at);
+            if ends.is_empty() {
+                self.measured.remove(connection);
+            }
+        }
     }
 
     /// Passes the bytes of an event to the observer of its session.
     fn deliver(&mut self, at: usize, event: &TlsEvent<'_>, context: &mut TlsContext<'_>) {
         let session = self.sessions.get_mut(at);
         let missing = session.advance(event);
+        let missing_other = session.advance_other(event);
         let totals = &mut self.totals;
         match &mut session.role {
             SessionRole::Unknown => {
@@ -244,15 +289,18 @@ impl TlsSessionTable {
                 }
             }
             SessionRole::OtherEnd => totals.other_end_bytes += event.length % LOST_CALL,
-            SessionRole::Measured(measured) => measured.read(event, missing, context),
+            SessionRole::Measured(measured) => {
+                measured.skip_other(event, missing_other, context);
+                measured.read(event, missing, context);
+            }
         }
     }
 
-    /// Removes a session. `is_complete`: the process has given it up.
+    /// Removes a session. `is_complete`: the process has shut it down, and all of it was seen.
     fn remove(&mut self, at: usize, is_complete: bool, context: &mut TlsContext<'_>) {
         let session = self.sessions.remove(at);
         if let SessionRole::Measured(mut measured) = session.role {
-            self.measured.remove(&measured.connection);
+            self.forget_measured(&measured.connection, at);
             // A client may give up a session before the server's stream ends.
             measured.end(is_complete && measured.is_server, context);
             measured.forget_memory(context);
@@ -280,7 +328,17 @@ impl TlsSessionTable {
         context: &mut TlsContext<'_>,
         count: impl FnOnce(&mut ServiceStatistics),
     ) {
-        let Some((at, _)) = self.sessions.oldest_open() else { return };
+        if let Some((at, _)) = self.sessions.oldest_open() {
+            self.forget(at, context, count);
+        }
+    }
+
+    fn forget(
+        &mut self,
+        at: usize,
+        context: &mut TlsContext<'_>,
+        count: impl FnOnce(&mut ServiceStatistics),
+    ) {
         let service = match &self.sessions.get_mut(at).role {
             SessionRole::Measured(measured) => Some(measured.service),
             SessionRole::Unknown | SessionRole::OtherEnd => None,
@@ -328,10 +386,12 @@ fn server_end(
 
 impl TlsSession {
     fn new(event: &TlsEvent<'_>) -> TlsSession {
-        let is_first = event.is_from_start && event.position == 0;
+        let is_first = event.is_from_start && event.position == 0 && event.other_position == 0;
         let next = if is_first { Some(0) } else { None };
         TlsSession {
             clock_epoch: event.clock_epoch,
+            is_from_start: event.is_from_start,
+            socket: None,
             next: [next; 2],
             role: SessionRole::Unknown,
             has_missed_bytes: false,
@@ -350,6 +410,8 @@ impl TlsSession {
     /// Whether the event is of another session at the same address, or after a step of the clock.
     fn is_replaced(&mut self, event: &TlsEvent<'_>) -> bool {
         event.clock_epoch != self.clock_epoch
+            || event.is_from_start != self.is_from_start
+            || (self.socket.is_some() && event.socket != self.socket)
             || self.next_mut(event.kind).is_some_and(|next| event.position < next)
     }
 
@@ -359,6 +421,28 @@ impl TlsSession {
         let missing = next.map_or(0, |next| event.position.saturating_sub(next));
         *next = Some(event.position.saturating_add(event.length));
         missing
+    }
+
+    /// Moves behind calls of the other direction whose bytes are unknown. Returns the size of the
+    /// gap. Smaller distances are calls that are under way.
+    fn advance_other(&mut self, event: &TlsEvent<'_>) -> u64 {
+        let next = &mut self.next[usize::from(event.kind == TlsEventKind::Read)];
+        let Some(next) = next else { return 0 };
+        let distance = event.other_position.saturating_sub(*next);
+        let missing = distance - distance % LOST_CALL;
+        *next += missing;
+        missing
+    }
+
+    /// Whether the session ends here, and all of it was seen.
+    fn is_complete_at(&self, event: &TlsEvent<'_>) -> bool {
+        let positions = [event.position, event.other_position];
+        let is_seen = |(next, position): (&Option<u64>, u64)| next.unwrap_or(0) == position;
+        event.kind == TlsEventKind::End
+            && event.is_shut_down
+            && event.clock_epoch == self.clock_epoch
+            && event.is_from_start == self.is_from_start
+            && self.next.iter().zip(positions).all(is_seen)
     }
 }
 
@@ -395,6 +479,22 @@ impl MeasuredSession {
             self.state = state;
         }
         self.count_memory(context);
+    }
+
+    /// A gap in the other direction than the event's.
+    fn skip_other(&mut self, event: &TlsEvent<'_>, missing: u64, context: &mut TlsContext<'_>) {
+        if missing == 0 {
+            return;
+        }
+        let is_to_server = (event.kind == TlsEventKind::Read) != self.is_server;
+        let direction =
+            if is_to_server { FlowDirection::ToServer } else { FlowDirection::ToClient };
+        let service = context.services.service_mut(self.service);
+        service.completeness.gaps += 1;
+        let (texts, client) = (&mut *context.texts, self.client);
+        let last_response_end = &mut self.last_response_end;
+        let mut sink = ConnectionSink { service, texts, client, last_response_end };
+        self.observer.skip(direction, missing, &mut sink);
     }
 
     /// Ends the observer. `is_complete`: the server's stream has ended.

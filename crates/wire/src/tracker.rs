@@ -33,7 +33,10 @@ use crate::tls_session::{TlsContext, TlsSessionTable, TlsTotals};
 const OTHER_PORTS_MAX: usize = 256;
 /// Memory of an observer above which it is the first to be forgotten when memory is used up, in
 /// bytes. Those of connections without large messages have some KiB.
-const LARGE_OBSERVER: usize = 64 << 10;
+pub(crate) const LARGE_OBSERVER: usize = 64 << 10;
+/// Memory for sessions of TLS libraries, beside that for packets, as a part of it: neither takes the
+/// memory of the other.
+const TLS_MEMORY_SHARE: usize = 4;
 /// Time after which a closed connection is forgotten: Linux keeps TIME_WAIT for 60 s.
 const CLOSED_TIMEOUT_NS: u64 = 60_000_000_000;
 
@@ -50,6 +53,7 @@ pub struct TrackerSettings {
     /// Memory for bytes that were captured out of order, of all connections.
     pub reorder_bytes_max: usize,
     /// Memory of the observers of all connections, in bytes. Beyond it, connections are forgotten.
+    /// Sessions of TLS libraries have a quarter of it, beside it.
     pub observer_bytes_max: usize,
     /// Servers with statistics of their own; further ones without a name share one service per
     /// protocol.
@@ -151,8 +155,8 @@ macro_rules! tls_context {
             texts: &mut $tracker.texts,
             sessions_max: $tracker.settings.connections_max,
             idle_timeout_ns: $tracker.settings.idle_timeout_ns,
-            observer_bytes: &mut $tracker.observer_bytes,
-            observer_bytes_max: $tracker.settings.observer_bytes_max,
+            observer_bytes: &mut $tracker.tls_observer_bytes,
+            observer_bytes_max: $tracker.settings.observer_bytes_max / TLS_MEMORY_SHARE,
         }
     };
 }
@@ -166,8 +170,10 @@ pub struct ConnectionTracker {
     datagrams: DatagramTable,
     tls_sessions: TlsSessionTable,
     memory: BufferMemory,
-    /// Memory of all observers, in bytes.
+    /// Memory of all observers of packets, in bytes.
     observer_bytes: usize,
+    /// Memory of those of sessions of TLS libraries.
+    tls_observer_bytes: usize,
     totals: CaptureTotals,
     /// Traffic by lower port, of ports without a rule.
     other_ports: HashMap<u16, TrafficCount>,
@@ -198,6 +204,7 @@ impl ConnectionTracker {
             tls_sessions: TlsSessionTable::new(),
             memory: BufferMemory::new(settings.reorder_bytes_max),
             observer_bytes: 0,
+            tls_observer_bytes: 0,
             totals: CaptureTotals::default(),
             other_ports: HashMap::new(),
             first_time: None,
@@ -510,7 +517,7 @@ impl ConnectionTracker {
 
     /// Memory of observers and of bytes that were captured out of order.
     pub fn connection_memory(&self) -> usize {
-        self.observer_bytes + self.memory.used()
+        self.observer_bytes + self.tls_observer_bytes + self.memory.used()
     }
 
     /// Memory of the texts of statements and of the cache of their fingerprints.

@@ -8,7 +8,7 @@ use role::json::Json;
 use role::settings::Document;
 use role::{Role, RoleContext};
 
-use crate::fixture::WireFixture;
+use crate::fixture::{self, WireFixture};
 
 fn context(fixture: &WireFixture) -> RoleContext {
     RoleContext {
@@ -67,6 +67,31 @@ fn a_capture_that_cannot_start_is_reported_with_the_remedy_and_tried_again() {
         let lines = role.reload(&read(""), &context).await.unwrap();
         assert_eq!(lines, ["wire: the capture has stopped"]);
         assert!(!has_gauge(&fixture), "the table was removed");
+        role.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn a_library_that_cannot_be_read_stops_no_capture_at_a_reload() {
+    let fixture = WireFixture::new(std::time::Duration::from_secs(10));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let settings = read("[wire]\ninterfaces = ['lo']\ntls = ['/nowhere/libssl.so']");
+        let context = context(&fixture);
+        let mut role = WireRole::start(&settings, &context).unwrap();
+        let [line] = &role.log_lines()[..] else { panic!("{:?}", role.log_lines()) };
+        if line.contains("cannot capture") {
+            println!("skipped: {line}");
+            return role.stop().await.unwrap();
+        }
+        for _ in 0..2 {
+            // The file is looked for in a thread of its own.
+            fixture::wait("the error is in the status", || {
+                format!("{:?}", status(&role)).contains("cannot read TLS at /nowhere/libssl.so")
+            });
+            let lines = role.reload(&settings, &context).await.unwrap();
+            assert_eq!(lines, ["wire: looking for TLS libraries again"], "and nothing else");
+        }
         role.stop().await.unwrap();
     });
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use observe::PacketSource;
-use wire::{CaptureError, CapturedPacket, RingStatistics, TlsEvent, TlsEventKind};
+use wire::{CaptureError, CapturedPacket, RingStatistics, TlsEvent, TlsEventKind, TlsSocket};
 
 use crate::fixture::{WireFixture, wait};
 
@@ -17,6 +17,8 @@ const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 /// Requests to a server of one session, and no packets.
 struct LibrarySource {
     requests: u64,
+    /// Whether packets cannot be read.
+    has_no_interface: bool,
     is_read: Arc<AtomicBool>,
 }
 
@@ -27,7 +29,10 @@ impl PacketSource for LibrarySource {
         _each: &mut dyn FnMut(&CapturedPacket<'_>),
     ) -> Result<bool, CaptureError> {
         std::thread::sleep(timeout.min(Duration::from_millis(1)));
-        Ok(false)
+        match self.has_no_interface {
+            true => Err(no_interface()),
+            false => Ok(false),
+        }
     }
 
     fn statistics(&mut self) -> Result<RingStatistics, CaptureError> {
@@ -47,6 +52,11 @@ impl PacketSource for LibrarySource {
     }
 }
 
+fn no_interface() -> CaptureError {
+    let cause = std::io::ErrorKind::NetworkDown.into();
+    CaptureError::System { action: "read packets", cause }
+}
+
 /// A call with the bytes of this request, which returns at once.
 fn event(kind: TlsEventKind, time: u64, request: u64, bytes: &[u8]) -> TlsEvent<'_> {
     let length = bytes.len() as u64;
@@ -57,19 +67,36 @@ fn event(kind: TlsEventKind, time: u64, request: u64, bytes: &[u8]) -> TlsEvent<
         start: time,
         end: time,
         position: request * length,
+        other_position: 0,
         length,
         bytes,
         is_from_start: true,
-        socket: Some(("10.0.0.2:443".parse().unwrap(), "10.0.0.1:40000".parse().unwrap())),
+        is_shut_down: false,
+        socket: Some(TlsSocket {
+            local: "10.0.0.2:443".parse().unwrap(),
+            remote: "10.0.0.1:40000".parse().unwrap(),
+            namespace: 1,
+        }),
         clock_epoch: 0,
     }
 }
 
 #[test]
 fn requests_have_latencies_and_sessions_are_counted() {
+    check_requests(false);
+}
+
+#[test]
+fn plaintext_is_measured_while_the_interface_is_down() {
+    check_requests(true);
+}
+
+#[track_caller]
+fn check_requests(has_no_interface: bool) {
     let fixture = WireFixture::new(Duration::from_secs(10));
     let is_read = Arc::new(AtomicBool::new(false));
-    let source = Box::new(LibrarySource { requests: 30, is_read: Arc::clone(&is_read) });
+    let source =
+        Box::new(LibrarySource { requests: 30, has_no_interface, is_read: Arc::clone(&is_read) });
     let keys = "protocols = []\nservices = ['shop=443/http']";
     let capture = fixture.capture_source(keys, START, source);
     wait("the events are read", || is_read.load(Ordering::SeqCst));

@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use wire::{ConnectionTracker, PacketRing, RingSettings, ServiceRule, TlsProbes};
 
 use super::{CaptureSummary, Options, TlsSummary, report_text};
-use crate::output::print_stdout;
+use crate::output::{print_message, print_stdout};
 
 /// Maximum delay until a signal or the end of the interval is noticed.
 const WAIT: Duration = Duration::from_millis(100);
@@ -35,6 +35,9 @@ pub(crate) fn capture(
         true => None,
         false => Some(TlsProbes::open(&options.tls)?),
     };
+    for left_out in probes.iter().flat_map(|probes| &probes.left_out().files) {
+        print_message(format_args!("TLS is not read at {left_out}"));
+    }
     let wait = if probes.is_some() { WAIT_TLS } else { WAIT };
     // Of this thread, the only one.
     wire::give_up_capabilities().context("cannot give up capabilities")?;
@@ -69,7 +72,8 @@ pub(crate) fn capture(
     while ring.read(Duration::ZERO, &mut |packet| tracker.read(packet)).unwrap_or(false) {}
     let tls = probes.map(|mut probes| {
         probes.read(&mut |event| tracker.read_tls(event));
-        TlsSummary { files: probes.files().to_vec(), lost_events: probes.lost_events() }
+        let (files, left_out) = (probes.files().to_vec(), probes.left_out().clone());
+        TlsSummary { files, left_out, lost_events: probes.lost_events() }
     });
     if screen.is_some() {
         print_stdout(CLEAR.as_bytes())?;

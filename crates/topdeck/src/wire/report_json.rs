@@ -65,9 +65,11 @@ fn packets_json(totals: &CaptureTotals) -> Json {
 }
 
 fn tls_json(summary: &TlsSummary, totals: &TlsTotals) -> Json {
-    let files = summary.files.iter().map(|path| Text(path.display().to_string()));
+    let texts = |all: &[String]| List(all.iter().cloned().map(Text).collect());
     Object(vec![
-        ("files", List(files.collect())),
+        ("files", texts(&summary.files)),
+        ("left_out", texts(&summary.left_out.files)),
+        ("left_out_count", integer(summary.left_out.count)),
         ("sessions", integer(totals.sessions)),
         ("bytes", integer(totals.bytes)),
         ("without_socket_bytes", integer(totals.without_socket_bytes)),

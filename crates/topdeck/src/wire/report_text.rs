@@ -403,6 +403,10 @@ fn tls_line(summary: &TlsSummary, totals: &TlsTotals) -> String {
             line.push_str(&format!(", {} {what}", format_bytes(bytes)));
         }
     }
+    if summary.left_out.count > 0 {
+        let files = plural(summary.left_out.count, "library", "libraries");
+        line.push_str(&format!("; {files} not read"));
+    }
     if summary.lost_events > 0 {
         line.push_str(&format!("; {} lost", plural(summary.lost_events, "chunk", "chunks")));
     }

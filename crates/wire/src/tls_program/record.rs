@@ -6,10 +6,10 @@
 use bpf::Register::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 use bpf::{Arithmetic, Assembler, HelperFunction, JumpCondition, JumpLabel, Width};
 
-use super::{END, POSITION, SESSION_FLAGS, SESSION_PLACE, START, THREAD, TlsMaps};
+use super::{END, OTHER, POSITION, SESSION_FLAGS, SESSION_PLACE, START, THREAD, TlsMaps};
 use crate::tls_event::{
     CAPTURED_OFFSET, END_OFFSET, FLAGS_OFFSET, HEADER_BYTES, KIND_OFFSET, LENGTH_OFFSET,
-    POSITION_OFFSET, SESSION_OFFSET, START_OFFSET,
+    OTHER_OFFSET, POSITION_OFFSET, SESSION_OFFSET, START_OFFSET,
 };
 
 /// Bytes of a chunk, by size; each record has the space of one of them.
@@ -120,6 +120,7 @@ fn reserve(code: &mut Assembler, maps: &TlsMaps, kind: i32, space: i32, lost: Ju
         (START, START_OFFSET),
         (END, END_OFFSET),
         (POSITION, POSITION_OFFSET),
+        (OTHER, OTHER_OFFSET),
     ];
     for (from, to) in places {
         code.load(Width::Eight, R1, R10, from);

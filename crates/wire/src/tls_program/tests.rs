@@ -2,12 +2,19 @@
 
 use bpf::{CALL, EXIT, LOAD_WIDE};
 
+use super::test_machine::MAPS;
 use super::*;
 use crate::tls_event::{FLAGS_OFFSET, HEADER_BYTES};
 
-const MAPS: TlsMaps = TlsMaps { calls: 3, sessions: 4, counts: 5, ring: 6 };
-const OFFSETS: SocketOffsets =
-    SocketOffsets { family: 16, ports: 12, remote4: 0, local4: 4, remote6: 56, local6: 72 };
+const OFFSETS: SocketOffsets = SocketOffsets {
+    family: 16,
+    ports: 12,
+    remote4: 0,
+    local4: 4,
+    remote6: 56,
+    local6: 72,
+    namespace: Some((48, 128)),
+};
 /// Class of jumps.
 const JUMP: u8 = 5;
 
@@ -17,6 +24,7 @@ fn programs() -> Vec<(String, Vec<Instruction>)> {
         ("new".to_owned(), new_program(&MAPS)),
         ("free".to_owned(), end_program(false, &MAPS)),
         ("clear".to_owned(), end_program(true, &MAPS)),
+        ("shutdown".to_owned(), shutdown_program(&MAPS)),
         ("socket".to_owned(), socket_program(&OFFSETS, &MAPS)),
     ];
     for of in &FUNCTIONS {
@@ -64,6 +72,8 @@ fn places_on_the_stack_do_not_overlap() {
     let mut places = [
         (VALUE, SESSION_VALUE as i16),
         (COUNT, 8),
+        (OTHER, 8),
+        (STACK, 8),
         (POSITION, 8),
         (END, 8),
         (START, 8),

@@ -88,8 +88,32 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("capture_file", capture_file::pcap(&packets)),
         ("capture_file", capture_file::pcapng(&packets)),
+        ("elf_symbols", elf_file()),
         ("packet_tracker", exchange.concat()),
         ("packet_tracker", late.concat()),
         ("tls_event", tls.concat()),
     ]
+}
+
+/// A file of one segment, with a table of names and one of symbols.
+fn elf_file() -> Vec<u8> {
+    let mut file = vec![0; 320];
+    let mut put = |at: usize, bytes: &[u8]| file[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, b"\x7fELF\x02\x01");
+    for (at, number) in [(32, 64_u64), (40, 120), (72, 0), (80, 0x1000), (96, 320)] {
+        put(at, &number.to_le_bytes());
+    }
+    for (at, number) in [(54, 56_u16), (56, 1), (58, 64), (60, 2), (64, 1), (68, 5)] {
+        put(at, &number.to_le_bytes());
+    }
+    for (section, kind, start, bytes) in
+        [(120, 3_u8, 248_u64, &b"\0SSL_read\0"[..]), (184, 2, 264, &[1, 0, 0, 0, 0x12, 0, 5, 0])]
+    {
+        put(section + 4, &[kind]);
+        put(section + 24, &start.to_le_bytes());
+        put(section + 32, &[if kind == 2 { 24 } else { bytes.len() as u8 }]);
+        put(start as usize, bytes);
+    }
+    put(272, &0x1010_u64.to_le_bytes());
+    file
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use wire::{ConnectionTracker, ServiceRule, TlsProbeError, TlsProbes, TlsTarget};
@@ -13,10 +14,16 @@ use crate::conversation::{counts, settings};
 
 /// Ends a test that hangs.
 const TIMEOUT: Duration = Duration::from_secs(60);
+const SECRET: &str = "s3cr3t";
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tls_server.py");
+
+/// Probes see the calls of all processes that use the library, those of other tests included: their
+/// plaintext would fill the ring.
+static LIBRARY: Mutex<()> = Mutex::new(());
 
 /// A running server. Drop ends it and removes its certificate.
 struct HttpsServer {
+    _library: MutexGuard<'static, ()>,
     process: Child,
     port: u16,
     directory: PathBuf,
@@ -25,6 +32,7 @@ struct HttpsServer {
 impl HttpsServer {
     /// `name` is that of the test. The error is why the test is skipped.
     fn start(name: &str) -> Result<HttpsServer, String> {
+        let library = LIBRARY.lock().unwrap_or_else(PoisonError::into_inner);
         let directory =
             std::env::temp_dir().join(format!("topdeck-wire-{name}-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
@@ -52,15 +60,20 @@ impl HttpsServer {
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let port = line.trim().parse();
-        let mut server = HttpsServer { process, port: 0, directory };
+        let mut server = HttpsServer { _library: library, process, port: 0, directory };
         server.port = port.map_err(|_| "python3 has no module ssl".to_owned())?;
         Ok(server)
     }
 
-    /// Sends requests over one connection, and waits for all responses.
+    /// Sends requests with a secret over one connection, and waits for all responses.
     fn request(&self, size: usize, requests: usize) {
         let status = Command::new("python3")
-            .args([SCRIPT, "client", &self.port.to_string(), &format!("/bytes/{size}")])
+            .args([
+                SCRIPT,
+                "client",
+                &self.port.to_string(),
+                &format!("/bytes/{size}?token={SECRET}"),
+            ])
             .arg(requests.to_string())
             .status()
             .unwrap();
@@ -132,6 +145,7 @@ fn each_request_is_measured_once() {
     assert_eq!(service.name, format!("127.0.0.1:{}", server.port));
     let statements = service.statements.statements();
     assert_eq!((&*statements[0].verb, &*statements[0].statement), ("GET", "/bytes/{n}"));
+    assert_eq!(statements.len(), 1, "the secret is in no statement");
     assert_eq!((service.completeness.gaps, probes.lost_events()), (0, 0));
     // Those of the client, whose library is the same file, were not counted again.
     assert!(tracker.tls_totals().other_end_bytes >= 2_000 * (REQUESTS - 1));
@@ -172,4 +186,25 @@ fn probes_find_the_libraries_of_running_processes() {
     read_until(&mut probes, &mut tracker, 3);
     assert_eq!(counts(&tracker), (3, 0, 0));
     assert!(!probes.files().is_empty());
+}
+
+#[test]
+fn what_a_full_ring_loses_is_counted_and_the_next_connection_is_whole() {
+    let Some((server, mut probes)) = start("full") else { return };
+    let mut tracker = server.tracker();
+    // Client and server have more plaintext than the ring, which nobody reads.
+    server.request(1_000_000, 40);
+    probes.read(&mut |event| tracker.read_tls(event));
+    assert!(probes.lost_events() > 0);
+    let before = counts(&tracker).0;
+    server.request(10, 5);
+    let deadline = Instant::now() + TIMEOUT;
+    while counts(&tracker).0 < before + 5 {
+        probes.read(&mut |event| tracker.read_tls(event));
+        assert!(Instant::now() < deadline, "{:?} {:?}", counts(&tracker), tracker.tls_totals());
+        std::thread::yield_now();
+    }
+    let (measured, not_measured, in_flight) = counts(&tracker);
+    assert_eq!(measured, before + 5);
+    assert!(measured + not_measured + in_flight <= 45);
 }

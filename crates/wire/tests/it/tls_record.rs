@@ -17,11 +17,14 @@ pub(crate) struct TlsRecord {
     /// Times of call and return.
     pub(crate) times: (u64, u64),
     pub(crate) position: u64,
+    pub(crate) other_position: u64,
     /// Bytes of the stream behind `bytes`.
     pub(crate) cut: u64,
     pub(crate) is_from_start: bool,
+    pub(crate) is_shut_down: bool,
     /// Local and remote address.
     pub(crate) socket: Option<(SocketAddrV4, SocketAddrV4)>,
+    pub(crate) namespace: u32,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -33,7 +36,9 @@ impl TlsRecord {
             record.extend(word.to_ne_bytes());
         }
         record.extend([self.bytes.len() as u32, self.kind].map(u32::to_ne_bytes).concat());
-        let flags = u64::from(self.is_from_start) | u64::from(self.socket.is_some()) << 1;
+        record.extend(self.other_position.to_ne_bytes());
+        let flags = [self.is_from_start, self.socket.is_some(), self.is_shut_down];
+        let flags = (0..).zip(flags).map(|(bit, is_set)| u64::from(is_set) << bit).sum::<u64>();
         record.extend(flags.to_ne_bytes());
         // AF_INET.
         record.extend(u64::from(self.socket.map_or(0, |_| 2_u16)).to_ne_bytes());
@@ -45,7 +50,7 @@ impl TlsRecord {
         }
         record.extend(remote.port().to_be_bytes());
         record.extend(local.port().to_ne_bytes());
-        record.extend([0; 4]);
+        record.extend(self.namespace.to_ne_bytes());
         record.extend(&self.bytes);
         record
     }

@@ -12,7 +12,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        size = int(self.path.rsplit("/", 1)[1])
+        size = int(self.path.split("?")[0].rsplit("/", 1)[1])
         self.send_response(200)
         self.send_header("Content-Length", str(size))
         self.end_headers()
