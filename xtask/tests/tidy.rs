@@ -89,7 +89,7 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/load/src/stub_server.rs", 1, "joined"),
     ("crates/net/src/dial.rs", 2, "connection driver: the request in flight fails"),
     ("crates/net/src/lookup.rs", 1, "joined: the lookup fails"),
-    ("crates/observe/src/capture_thread.rs", 3, "supervised: two callers of its `spawn`"),
+    ("crates/observe/src/capture_thread.rs", 4, "supervised: three callers of its `spawn`"),
     (
         "crates/pull/src/pull.rs",
         4,

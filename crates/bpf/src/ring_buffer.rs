@@ -134,8 +134,8 @@ impl RingBuffer {
         let start = self.record(position);
         // SAFETY: the record with its header is at most as long as the data and starts in its first
         // copy, so it ends inside of the second one. The kernel does not write to a record that is
-        // complete (an acquire fence follows the load in `length_field`) until the reader's counter is
-        // behind it, which `ReadRecord` stores after the last use of the slice.
+        // complete (an acquire fence follows the load in `length_field`) until the reader's counter
+        // is behind it, which `ReadRecord` stores after the last use of the slice.
         unsafe { slice::from_raw_parts(start.add(HEADER_BYTES).as_ptr(), length) }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Two symbol tables are read, one of each kind: `.dynsym`, which a shared library always has, and
 //! `.symtab`, which `strip` removes. Every offset and size is that of a foreign file, which may be
-//! sparse and so as large as its owner likes: all reads are charged to a budget, and tables of names
-//! and symbols are read in pieces. Source: System V ABI, chapter 4; elf(5).
+//! sparse and so as large as its owner likes: all reads are charged to a budget, and tables of
+//! names and symbols are read in pieces. Source: System V ABI, chapter 4; elf(5).
 
 use std::io::{self, Read, Seek, SeekFrom};
 

@@ -23,8 +23,8 @@
 //!    120        bytes
 //! ```
 //!
-//! Numbers are in the byte order of the machine. IPv4 addresses are the first four bytes. The end of
-//! a session has the positions of what was read (position) and written (other).
+//! Numbers are in the byte order of the machine. IPv4 addresses are the first four bytes. The end
+//! of a session has the positions of what was read (position) and written (other).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

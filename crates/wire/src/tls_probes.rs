@@ -234,3 +234,43 @@ fn clock_offset() -> i64 {
     });
     readings.min_by_key(|(duration, _)| *duration).map_or(0, |(_, offset)| offset)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use super::*;
+
+    /// Libraries of two pages with these names, offsets of their functions, and whether `auto` has
+    /// found them.
+    fn attach(libraries: &[(&str, u64, bool)]) -> Result<TlsProbes, String> {
+        let path = std::env::temp_dir().join(format!("topdeck-probes-{}", std::process::id()));
+        let files = libraries.iter().map(|(name, offset, is_optional)| {
+            fs::write(&path, [0x90; 0x2000]).unwrap();
+            let file = File::open(&path).unwrap();
+            fs::remove_file(&path).unwrap();
+            let functions = vec![Some(*offset); FUNCTIONS.len() + OTHER_FUNCTIONS.len()];
+            TlsLibraryFile { file, path: (*name).into(), functions, is_optional: *is_optional }
+        });
+        let files = files.collect();
+        TlsProbes::attach(TlsLibraries { files, left_out: LeftOutLibraries::default() })
+    }
+
+    #[test]
+    fn a_library_of_auto_that_refuses_probes_is_left_out() {
+        match attach(&[("good", 0x1000, true)]) {
+            Ok(_) => {}
+            Err(reason) if reason.contains("verifier") => panic!("{reason}"),
+            Err(reason) => return println!("skipped: {reason}"),
+        }
+        const BEHIND_THE_END: u64 = 1 << 40;
+        let probes = attach(&[("bad", BEHIND_THE_END, true), ("good", 0x1000, true)]).unwrap();
+        assert_eq!((probes.files(), probes.left_out().count), (&["good".to_owned()][..], 1));
+        let text = &probes.left_out().files[0];
+        assert!(text.starts_with("bad: cannot attach a probe: "), "{text}");
+        for (name, is_optional) in [("named", false), ("found", true)] {
+            let error = attach(&[(name, BEHIND_THE_END, is_optional)]).unwrap_err();
+            assert!(error.contains(&format!("{name}: cannot attach a probe: ")), "{error}");
+        }
+    }
+}

@@ -34,8 +34,8 @@ const OTHER_PORTS_MAX: usize = 256;
 /// Memory of an observer above which it is the first to be forgotten when memory is used up, in
 /// bytes. Those of connections without large messages have some KiB.
 pub(crate) const LARGE_OBSERVER: usize = 64 << 10;
-/// Memory for sessions of TLS libraries, beside that for packets, as a part of it: neither takes the
-/// memory of the other.
+/// Memory for sessions of TLS libraries, beside that for packets, as a part of it: neither takes
+/// the memory of the other.
 const TLS_MEMORY_SHARE: usize = 4;
 /// Time after which a closed connection is forgotten: Linux keeps TIME_WAIT for 60 s.
 const CLOSED_TIMEOUT_NS: u64 = 60_000_000_000;
