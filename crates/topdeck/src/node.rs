@@ -73,8 +73,8 @@ impl Node {
     /// Opens the data directory and starts all roles. An invalid configuration is an error before
     /// anything is acknowledged.
     pub(crate) async fn start(mode: NodeMode, settings: Settings, data: &Path) -> Result<Node> {
-        verify_settings(Some(mode), &settings, data)?;
         check_access(data)?;
+        verify_settings(Some(mode), &settings, data)?;
         let log = settings.node.server_log();
         let home = open_target(mode, &settings.node, data)?;
         rename_old_dirs(data)?.iter().for_each(|line| log.info(line));
