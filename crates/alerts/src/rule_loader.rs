@@ -107,3 +107,55 @@ fn load_slos(settings: &AlertTables) -> Result<(Vec<Slo>, Vec<RuleProblem>)> {
     }
     Ok((slos, problems))
 }
+
+#[cfg(test)]
+mod tests {
+    use role::settings::Document;
+
+    use super::*;
+
+    /// An SLO of OpenSLO with an objective in percent.
+    fn openslo(name: &str, percent: &str) -> String {
+        format!(
+            "apiVersion: openslo/v1\nkind: SLO\nmetadata: {{name: {name}}}\nspec:\n  service: shop\n  \
+             indicator:\n    spec:\n      thresholdMetric:\n        metricSource:\n          \
+             type: topdeck\n          spec: {{selector: latency, threshold: 250ms}}\n  \
+             timeWindow:\n  - {{duration: 28d, isRolling: true}}\n  \
+             budgetingMethod: Occurrences\n  objectives:\n  - {{op: lte, targetPercent: {percent}}}\n"
+        )
+    }
+
+    #[test]
+    fn openslo_files_of_the_settings_have_several_documents_and_their_problems() {
+        let dir = std::env::temp_dir().join(format!("topdeck-openslo-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let write =
+            |name: &str, text: String| std::fs::write(dir.join(name), text).expect("written");
+        write("a.yaml", format!("{}---\n{}", openslo("search", "99"), openslo("pay", "99.9")));
+        // One that can never fire, and one whose name is taken.
+        write("b.yaml", format!("{}---\n{}", openslo("slow", "90"), openslo("shop", "99")));
+        write("c.yaml", openslo("search", "99.5"));
+        let text = "[alerts]\nopenslo_files = [\"*.yaml\"]\n[[slo]]\nname = \"shop\"\n\
+                    selector = \"latency\"\nthreshold = \"1s\"\nobjective = 0.99\n";
+        let document = Document::parse(text, &dir).expect("valid TOML");
+        let settings = AlertTables::read(&document).expect("valid settings");
+        let rules = RuleSet::load(&settings).expect("the files can be read");
+        let missing = text.replace("*.yaml", "missing.yaml");
+        let document = Document::parse(&missing, &dir).expect("valid TOML");
+        let settings = AlertTables::read(&document).expect("valid settings");
+        let error = RuleSet::load(&settings).expect_err("the file is missing").to_string();
+        std::fs::remove_dir_all(&dir).expect("removed");
+        let names: Vec<&str> = rules.slos.iter().map(|slo| slo.name.as_str()).collect();
+        assert_eq!(names, ["shop", "search", "pay"]);
+        let problems: Vec<String> = rules.problems().map(ToString::to_string).collect();
+        let has = |file: &str, part: &str| {
+            problems.iter().any(|problem| problem.contains(file) && problem.contains(part))
+        };
+        assert!(has("b.yaml:", "can never fire"), "{problems:?}");
+        assert!(has("b.yaml:", "another SLO has the name \"shop\""), "{problems:?}");
+        assert!(has("c.yaml:", "another SLO has the name \"search\""), "{problems:?}");
+        assert_eq!(problems.len(), 3, "{problems:?}");
+        assert!(rules.check().is_err_and(|error| error.to_string().contains("2 more errors")));
+        assert!(error.contains("missing.yaml"), "{error}");
+    }
+}

@@ -245,7 +245,7 @@ impl AffectedSeries {
 }
 
 /// Number of values above a limit; `None` without values.
-fn count_above(values: &Mixture, limit: f64) -> Option<Bracket> {
+pub(crate) fn count_above(values: &Mixture, limit: f64) -> Option<Bracket> {
     if values.count() == 0 {
         return None;
     }
@@ -259,7 +259,7 @@ fn count_above(values: &Mixture, limit: f64) -> Option<Bracket> {
 }
 
 /// Number of users with a value above a limit; `None` without users.
-fn count_users(
+pub(crate) fn count_users(
     users: BTreeMap<&str, Vec<&SeriesHandle>>,
     above: &impl Fn(&[&SeriesHandle]) -> Result<Option<Bracket>, RuleQueryError>,
 ) -> Result<Option<Bracket>, RuleQueryError> {
@@ -281,7 +281,7 @@ fn known(count: Bracket) -> Option<u64> {
 }
 
 /// Series by user; `None` if no label tells users apart, or if there are too many.
-fn users_of<'a>(
+pub(crate) fn users_of<'a>(
     handles: &'a [SeriesHandle],
     user_label: Option<&str>,
 ) -> Option<BTreeMap<&'a str, Vec<&'a SeriesHandle>>> {

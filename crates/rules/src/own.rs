@@ -18,6 +18,7 @@ mod shape_change;
 mod shared_windows;
 mod stream_reader;
 mod toml_file;
+mod users_above;
 
 pub(crate) use absence::StreamClocks;
 pub(crate) use evaluation::{OperandState, OwnInputs, StreamElement, StreamFindings, evaluate_own};

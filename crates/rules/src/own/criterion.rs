@@ -11,6 +11,7 @@ use store::NumberAggregate;
 
 use super::forecast::ForecastCriterion;
 use super::stream_reader::{StreamWindow, WindowValue};
+use super::users_above::UsersCriterion;
 
 /// Criterion of a rule.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,8 +31,14 @@ impl Criterion {
     /// Limit of the values of a distribution that the criterion is about: those above it are why it
     /// holds.
     pub(crate) fn upper_limit(&self) -> Option<&Quantity> {
-        let Measure::Number(measure, comparison) = &self.measure else { return None };
-        if !matches!(comparison.kind, ComparisonKind::Above | ComparisonKind::AtLeast) {
+        let (measure, comparison) = match &self.measure {
+            Measure::Number(measure, comparison) => (measure, comparison),
+            Measure::UsersAbove(users) => {
+                return users.comparison.kind.is_lower_bound().then_some(&users.limit);
+            }
+            _ => return None,
+        };
+        if !comparison.kind.is_lower_bound() {
             return None;
         }
         match measure {
@@ -47,7 +54,10 @@ impl Criterion {
     /// Whether its outcome depends on nothing but the rows of the window.
     pub(super) fn reads_window_only(&self) -> bool {
         match self.measure {
-            Measure::Number(..) | Measure::TextMatch(_) | Measure::TextChange => true,
+            Measure::Number(..)
+            | Measure::UsersAbove(_)
+            | Measure::TextMatch(_)
+            | Measure::TextChange => true,
             Measure::Absence(_)
             | Measure::ShapeChange { .. }
             | Measure::OldestInFlight(_)
@@ -62,6 +72,8 @@ impl Criterion {
 pub(crate) enum Measure {
     /// A number.
     Number(NumberMeasure, ThresholdComparison),
+    /// Number of users with a value above a threshold.
+    UsersAbove(UsersCriterion),
     /// The latest text matches.
     TextMatch(TextPattern),
     /// Texts of the window differ.
@@ -131,7 +143,7 @@ pub(crate) enum ComparisonKind {
 
 impl ComparisonKind {
     /// Whether it certainly holds for each value of a bracket.
-    fn holds(self, value: &Bracket, threshold: f64) -> bool {
+    pub(super) fn holds(self, value: &Bracket, threshold: f64) -> bool {
         match self {
             ComparisonKind::Above => value.lower > threshold,
             ComparisonKind::Below => value.upper < threshold,
@@ -139,6 +151,11 @@ impl ComparisonKind {
             ComparisonKind::AtMost => value.upper <= threshold,
             ComparisonKind::Equals => value.lower == threshold && value.upper == threshold,
         }
+    }
+
+    /// Whether great values are why it holds.
+    fn is_lower_bound(self) -> bool {
+        matches!(self, ComparisonKind::Above | ComparisonKind::AtLeast)
     }
 
     /// Key in a rule file.

@@ -368,10 +368,18 @@ impl OwnEvaluation<'_> {
         if window.value.count() < self.condition.min_count {
             return Ok(CriterionOutcome::Unknown);
         }
+        let (time_ns, window_ns) = (self.inputs.time_ns, self.condition.window_ns);
         match &criterion.measure {
             Measure::Number(measure, comparison) => {
-                let seconds = self.condition.window_ns as f64 / SECOND_NS;
+                let seconds = window_ns as f64 / SECOND_NS;
                 compare_number(measure, comparison, window, seconds)
+            }
+            Measure::UsersAbove(users) => {
+                let (WindowValue::Distribution(_), Some(stream)) = (&window.value, stream) else {
+                    return Err("cannot count users: the stream has no distributions".into());
+                };
+                let range = time_ns.saturating_sub(window_ns)..time_ns;
+                users.compare(stream, self.source, range, &window.unit)
             }
             Measure::TextMatch(_) | Measure::TextChange => {
                 Ok(compare_texts(&criterion.measure, window))
@@ -383,17 +391,15 @@ impl OwnEvaluation<'_> {
                 let Some(stream) = stream else {
                     return Err("cannot compare shapes: the rule has no selector".into());
                 };
-                let before_ns = self.inputs.time_ns.saturating_sub(*baseline_ns);
-                let baseline = stream
-                    .baseline(self.source, before_ns, self.condition.window_ns)
-                    .map_err(|error| error.0)?;
+                let before_ns = time_ns.saturating_sub(*baseline_ns);
+                let baseline =
+                    stream.baseline(self.source, before_ns, window_ns).map_err(|error| error.0)?;
                 compare_shapes(mixture, &baseline, *min_shift)
             }
             Measure::OldestInFlight(least) => {
                 let (WindowValue::Gauge(_), Some(stream)) = (&window.value, stream) else {
                     return Err("cannot tell the age of operations: the stream is no gauge".into());
                 };
-                let (time_ns, window_ns) = (self.inputs.time_ns, self.condition.window_ns);
                 let range = time_ns.saturating_sub(window_ns)..time_ns;
                 let age = stream.newest_number(self.source, range).map_err(|error| error.0)?;
                 compare_age(age, least, &window.unit)
@@ -402,7 +408,6 @@ impl OwnEvaluation<'_> {
                 let (WindowValue::Gauge(_), Some(stream)) = (&window.value, stream) else {
                     return Err("cannot forecast: the stream is no gauge".into());
                 };
-                let (time_ns, window_ns) = (self.inputs.time_ns, self.condition.window_ns);
                 let points = stream
                     .extremes(self.source, time_ns, window_ns, forecast.is_rise())
                     .map_err(|error| error.0)?;

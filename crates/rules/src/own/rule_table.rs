@@ -15,6 +15,7 @@ use super::criterion::{
 use super::forecast::{FORECAST_WINDOW_MIN_NS, ForecastCriterion};
 use super::formula::Formula;
 use super::rule_absence::{AbsenceTable, RuleAbsence};
+use super::users_above::users_measure;
 use super::{OwnCondition, RuleSource};
 use crate::memory_series::MemorySeries;
 use crate::rule_file::{AlertSettings, LabelMap, MissingData};
@@ -75,6 +76,8 @@ struct CriterionTable {
     min_shift: Option<Spanned<Amount>>,
     forecast: Option<Spanned<ForecastTable>>,
     oldest_in_flight: Option<Spanned<Amount>>,
+    users_above: Option<Spanned<Amount>>,
+    user_label: Option<Spanned<String>>,
     above: Option<Spanned<Amount>>,
     below: Option<Spanned<Amount>>,
     at_least: Option<Spanned<Amount>>,
@@ -127,9 +130,9 @@ pub(super) struct TableProblem {
     pub(super) message: String,
 }
 
-type TableResult<T> = Result<T, TableProblem>;
+pub(super) type TableResult<T> = Result<T, TableProblem>;
 
-fn problem<T, V>(at: &Spanned<V>, message: impl Into<String>) -> TableResult<T> {
+pub(super) fn problem<T, V>(at: &Spanned<V>, message: impl Into<String>) -> TableResult<T> {
     Err(TableProblem { byte: at.span().start, message: message.into() })
 }
 
@@ -371,7 +374,7 @@ fn criterion_of(
 }
 
 /// A comparison, its key and its text.
-type ComparisonParts = (ThresholdComparison, &'static str, String);
+pub(super) type ComparisonParts = (ThresholdComparison, &'static str, String);
 
 fn forecast_measure(
     written: &Spanned<ForecastTable>,
@@ -415,11 +418,20 @@ impl CriterionTable {
         let special = self.special_measure(selector_window.is_some())?;
         let numbers = self.number_measures()?;
         let count = usize::from(special.is_some()) + numbers.len();
-        if count + usize::from(self.forecast.is_some()) > 1 {
+        let others = [self.forecast.is_some(), self.users_above.is_some()];
+        if count + others.into_iter().map(usize::from).sum::<usize>() > 1 {
             return problem(at, "the criterion has two measures; write two criteria");
         }
         if let Some(forecast) = &self.forecast {
             return forecast_measure(forecast, comparison, selector_window);
+        }
+        if let Some(written) = &self.users_above {
+            let limit = (quantity("users_above", written)?, written.get_ref().text());
+            let label = self.user_label.as_ref().map(|label| label.get_ref().clone());
+            return users_measure(written, limit, label, comparison, selector_window.is_some());
+        }
+        if let Some(label) = &self.user_label {
+            return problem(label, "user_label belongs to users_above");
         }
         match (special, comparison) {
             (Some(measure), None) => Ok(measure),

@@ -15,6 +15,7 @@ use store::{NumberAggregate, TimeGrid, WindowRows};
 use super::absence::{FIRST_ROW_AGE_MAX_NS, LEARNING_RANGE_NS, ObservedClock};
 use super::forecast::{GaugePoint, interval_ns};
 use super::shape_change::BASELINE_WINDOWS;
+use crate::affected_series::{count_above, count_users, users_of};
 use crate::evaluator::RuleQueryError;
 use crate::overlay::SourceEvaluator;
 
@@ -192,6 +193,27 @@ impl SelectedStream {
         let start = time_ns.saturating_sub(before_ns).saturating_sub(window_ns);
         let grid = TimeGrid { start, step: window_ns, columns: BASELINE_WINDOWS };
         Ok(source.histograms(&self.histograms(), grid).map_err(query_error)?.values)
+    }
+
+    /// Number of users with a value above a limit; of values, if no label tells users apart. `None`
+    /// without values.
+    pub(super) fn users_above(
+        &self,
+        source: &dyn Source,
+        range: Range<i64>,
+        limit: f64,
+        label: Option<&str>,
+    ) -> Result<Option<Bracket>, RuleQueryError> {
+        let grid = TimeGrid { start: range.start, step: range.end - range.start, columns: 1 };
+        let above = |series: &[&SeriesHandle]| {
+            let read = source.histograms(series, grid).map_err(query_error)?;
+            Ok(count_above(&read.values.into_iter().next().unwrap_or_default(), limit))
+        };
+        let histograms: Vec<SeriesHandle> = self.histograms().into_iter().cloned().collect();
+        match users_of(&histograms, label) {
+            Some(users) => count_users(users, &above),
+            None => above(&self.histograms()),
+        }
     }
 
     /// Greatest number of the newest rows of the gauges in a range; `None` if all are markers of an

@@ -15,6 +15,7 @@ mod fuzz_regressions;
 mod harness;
 mod incidents;
 mod own_absence;
+mod own_criteria;
 mod own_rule_files;
 mod own_rules;
 mod random_alerts;

@@ -94,6 +94,14 @@ fn problems_of_criteria() {
         &["6:9: error: after belongs to absent = true"],
     );
     check(
+        &bad("severity = 1\nusers_above = '1s'"),
+        &["6:15: error: users_above needs a bound; set above, at_least, below or at_most"],
+    );
+    check(
+        &bad("severity = 1\nuser_label = 'user'\nabove = 1"),
+        &["6:14: error: user_label belongs to users_above"],
+    );
+    check(
         &bad("severity = 1\ntext = \"(\""),
         &["6:8: error: text: cannot parse regular expression: unclosed group"],
     );
@@ -237,7 +245,15 @@ fn the_documented_rules_have_no_problems() {
     let criteria = ["count_above", "share_above", "statistic", "text", "text_changes", "absent"];
     let rest =
         ["after", "shape_of", "min_shift", "above", "below", "at_least", "at_most", "equals"];
-    let forecast = ["forecast", "within", "chance", "oldest_in_flight", "absence"];
+    let forecast = [
+        "forecast",
+        "within",
+        "chance",
+        "oldest_in_flight",
+        "absence",
+        "users_above",
+        "user_label",
+    ];
     for key in keys.iter().chain(&more).chain(&criteria).chain(&rest).chain(&forecast) {
         assert!(page.contains(&format!("`{key}`")), "{key}");
     }

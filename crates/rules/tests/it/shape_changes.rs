@@ -99,6 +99,31 @@ fn a_second_mode_fires_within_5_minutes_while_p50_and_p99_stand_still() {
 }
 
 #[test]
+fn a_tail_of_a_few_requests_fires_by_its_distance() {
+    let mut random = Random(3);
+    let count = 500;
+    // Fewer requests than `min_shift` move, so only how far they move can tell.
+    for (tail_ms, expected) in [(0.0, ""), (20_000.0, "firing a")] {
+        let mut node = node_with_baseline(&mut random, count);
+        for step in 0..30 {
+            let mut histogram = row(&mut random, count, 0.0);
+            if tail_ms > 0.0 {
+                histogram.record(tail_ms);
+            }
+            push(&mut node, START - step * ROW, histogram);
+        }
+        node.time_ns = START;
+        node.step();
+        assert_eq!(node.states(0), expected, "{tail_ms}");
+        let alert = node.group.rules()[0].alerts().alerts().next();
+        if let Some((_, alert)) = alert {
+            let shift = alert.hit.as_ref().expect("the criterion").value.estimate;
+            assert!(shift < 0.1, "{shift}");
+        }
+    }
+}
+
+#[test]
 fn equal_windows_raise_at_most_one_false_alarm_in_a_thousand() {
     // Each window is compared once with the 24 windows around the same time of the day before, and
     // all are of one distribution. Traffic differs from window to window.
