@@ -553,8 +553,8 @@ impl AlertTable {
     /// Starts an evaluation, successful or not.
     ///
     /// Moves the clocks of `for` and `keep_firing_for` by the time in which evaluations were due
-    /// but nobody was running. A wall clock that was set back moves nothing. Returns the time of the
-    /// last evaluation before a restart, if this is the first one after it.
+    /// but nobody was running. A wall clock that was set back moves nothing. Returns the time of
+    /// the last evaluation before a restart, if this is the first one after it.
     pub(crate) fn resume_clocks(&mut self, time_ns: i64, interval_ns: i64) -> Option<i64> {
         let stopped_at_ns = self.stopped_at_ns.take()?;
         let missed_ns = time_ns.saturating_sub(stopped_at_ns).saturating_sub(interval_ns).max(0);

@@ -71,7 +71,7 @@ struct LastIntervals {
 
 /// Whether a stream is silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SilenceState {
+pub(super) enum StreamPresence {
     /// Rows arrive.
     Present,
     /// Its newest row is old, but senders have not had the time to come back.
@@ -83,7 +83,7 @@ pub(super) enum SilenceState {
 /// Silence of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StreamSilence {
-    pub(super) state: SilenceState,
+    pub(super) state: StreamPresence,
     /// Age of the newest row.
     pub(super) age_ns: i64,
     /// Silence from which the stream is absent.
@@ -230,9 +230,9 @@ impl ObservedClock {
         let silent_ns = time_ns.saturating_sub(arrived_ns.unwrap_or(self.started_ns));
         let is_recent = !is_age_unknown && age_ns < absent_after_ns;
         let state = match silent_ns >= absent_after_ns {
-            true => SilenceState::Absent,
-            false if arrived_ns.is_some() || is_recent => SilenceState::Present,
-            false => SilenceState::Uncertain,
+            true => StreamPresence::Absent,
+            false if arrived_ns.is_some() || is_recent => StreamPresence::Present,
+            false => StreamPresence::Uncertain,
         };
         Some(StreamSilence { state, age_ns, absent_after_ns })
     }
@@ -327,7 +327,7 @@ mod tests {
 
     impl OneStream {
         /// State at a second, after the rows that are found then.
-        fn state(&mut self, time_s: i64, rows_s: &[i64]) -> Option<SilenceState> {
+        fn state(&mut self, time_s: i64, rows_s: &[i64]) -> Option<StreamPresence> {
             let time_ns = time_s * SECOND_NS;
             let mut walk = self.0.begin(time_ns, 10 * SECOND_NS, 1);
             let mut clock = walk.take(&LabelSet::new([("host", "a")]));
@@ -337,7 +337,7 @@ mod tests {
         }
     }
 
-    use SilenceState::{Absent, Present, Uncertain};
+    use StreamPresence::{Absent, Present, Uncertain};
 
     #[test]
     fn time_before_the_first_evaluation_does_not_count() {

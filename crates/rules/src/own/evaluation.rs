@@ -8,7 +8,7 @@ use hist::Bracket;
 use query::{LabelSet, Source, WindowSource};
 use store::WindowRows;
 
-use super::absence::{ObservedClock, SilenceState, StreamClocks, StreamSilence};
+use super::absence::{ObservedClock, StreamClocks, StreamPresence, StreamSilence};
 use super::criterion::{
     Criterion, CriterionOutcome, Measure, MeasuredValue, compare_age, compare_number, compare_texts,
 };
@@ -258,12 +258,12 @@ impl OwnEvaluation<'_> {
         }
         let silence = |clock: &ObservedClock| {
             let silence = clock.silence(absence.after_ns, time_ns).map(|silence| silence.state);
-            silence.unwrap_or(SilenceState::Present)
+            silence.unwrap_or(StreamPresence::Present)
         };
-        if clock.is_watched() && silence(clock) == SilenceState::Absent && !clock.is_absent() {
+        if clock.is_watched() && silence(clock) == StreamPresence::Absent && !clock.is_absent() {
             // Rows may have been too late for the window.
             stream.add_rows(self.source, clock, time_ns).map_err(query_error)?;
-            if silence(clock) == SilenceState::Absent {
+            if silence(clock) == StreamPresence::Absent {
                 match stream.is_retired(self.source, time_ns).map_err(query_error)? {
                     true => clock.set_watched(false),
                     false => clock.set_absent(),
@@ -272,9 +272,9 @@ impl OwnEvaluation<'_> {
         }
         if clock.is_watched() {
             match silence(clock) {
-                SilenceState::Present => {}
-                SilenceState::Uncertain => findings.absence.is_uncertain = true,
-                SilenceState::Absent => findings.absence.push(&stream.labels, clock.newest_ns()),
+                StreamPresence::Present => {}
+                StreamPresence::Uncertain => findings.absence.is_uncertain = true,
+                StreamPresence::Absent => findings.absence.push(&stream.labels, clock.newest_ns()),
             }
         }
         Ok(())
@@ -509,12 +509,12 @@ fn absence_outcome(silence: Option<StreamSilence>) -> CriterionOutcome {
     };
     let seconds = |ns: i64| ns as f64 / SECOND_NS;
     match state {
-        SilenceState::Absent => CriterionOutcome::Holds(MeasuredValue {
+        StreamPresence::Absent => CriterionOutcome::Holds(MeasuredValue {
             value: Bracket::exact(seconds(age_ns)),
             threshold: Some(seconds(absent_after_ns)),
             unit: "s".to_owned(),
         }),
-        SilenceState::Uncertain => CriterionOutcome::Unknown,
-        SilenceState::Present => CriterionOutcome::Clear,
+        StreamPresence::Uncertain => CriterionOutcome::Unknown,
+        StreamPresence::Present => CriterionOutcome::Clear,
     }
 }

@@ -70,7 +70,7 @@ impl AbsentStreams {
     untagged,
     expecting = "absence: expected false, true, or { after = \"10min\", severity = 3 }"
 )]
-pub(super) enum AbsenceTable {
+pub(super) enum AbsenceKey {
     Switch(bool),
     Limits(AbsenceLimits),
 }
@@ -83,9 +83,9 @@ pub(super) struct AbsenceLimits {
     severity: Option<u8>,
 }
 
-impl AbsenceTable {
+impl AbsenceKey {
     pub(super) fn is_on(&self) -> bool {
-        !matches!(self, AbsenceTable::Switch(false))
+        !matches!(self, AbsenceKey::Switch(false))
     }
 
     /// The absence of a rule with this expression, whose criteria have this severity; `None` if it
@@ -96,9 +96,9 @@ impl AbsenceTable {
         severity: u8,
     ) -> Result<Option<RuleAbsence>, String> {
         let limits = match self {
-            AbsenceTable::Switch(false) => return Ok(None),
-            AbsenceTable::Switch(true) => AbsenceLimits::default(),
-            AbsenceTable::Limits(limits) => limits.clone(),
+            AbsenceKey::Switch(false) => return Ok(None),
+            AbsenceKey::Switch(true) => AbsenceLimits::default(),
+            AbsenceKey::Limits(limits) => limits.clone(),
         };
         let severity = limits.severity.unwrap_or(severity);
         if !(1..=5).contains(&severity) {

@@ -14,7 +14,7 @@ use super::criterion::{
 };
 use super::forecast::{FORECAST_WINDOW_MIN_NS, ForecastCriterion};
 use super::formula::Formula;
-use super::rule_absence::{AbsenceTable, RuleAbsence};
+use super::rule_absence::{AbsenceKey, RuleAbsence};
 use super::users_above::users_measure;
 use super::{OwnCondition, RuleSource};
 use crate::memory_series::MemorySeries;
@@ -47,7 +47,7 @@ pub(super) struct RuleTable {
     for_: Option<Spanned<String>>,
     keep_firing_for: Option<Spanned<String>>,
     parent: Option<Spanned<String>>,
-    absence: Option<Spanned<AbsenceTable>>,
+    absence: Option<Spanned<AbsenceKey>>,
     severity: Option<Spanned<u8>>,
     #[serde(default)]
     criteria: Vec<Spanned<CriterionTable>>,
@@ -186,7 +186,7 @@ impl RuleTable {
     pub(super) fn check(
         &self,
         options: &promql::Options,
-        absence: &AbsenceTable,
+        absence: &AbsenceKey,
     ) -> TableResult<CheckedRule> {
         if self.name.get_ref().is_empty() {
             return problem(&self.name, "the name of a rule is empty");
@@ -305,7 +305,7 @@ impl RuleTable {
     /// Absence of its streams: by default an alert of the mildest severity of its criteria.
     fn absence(
         &self,
-        of_file: &AbsenceTable,
+        of_file: &AbsenceKey,
         expression: &str,
         source: &RuleSource,
         criteria: &[Criterion],

@@ -10,7 +10,7 @@ use serde::Deserialize as _;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer, ValueDeserializer};
 
-use super::rule_absence::AbsenceTable;
+use super::rule_absence::AbsenceKey;
 use super::rule_order::order_rules;
 use super::rule_table::{RuleTable, TableProblem, unknown_name};
 use crate::rule_file::{FilePosition, LabelMap, ProblemList, Rule, RuleFile, RuleGroup, RuleKind};
@@ -106,12 +106,12 @@ impl TomlParser<'_> {
     }
 
     /// Absence of rules that do not set it.
-    fn absence(&mut self, root: &DeTable<'_>) -> AbsenceTable {
-        let default = AbsenceTable::Switch(true);
+    fn absence(&mut self, root: &DeTable<'_>) -> AbsenceKey {
+        let default = AbsenceKey::Switch(true);
         let Some((key, value)) = root.iter().find(|(key, _)| key.get_ref() == "absence") else {
             return default;
         };
-        let found = AbsenceTable::deserialize(ValueDeserializer::from(value.clone()));
+        let found = AbsenceKey::deserialize(ValueDeserializer::from(value.clone()));
         let checked = found
             .map_err(|error| error.message().to_owned())
             .and_then(|table| table.check("", 1).map(|_| table));
@@ -140,7 +140,7 @@ impl TomlParser<'_> {
         }
     }
 
-    fn rule(&mut self, value: &Spanned<DeValue<'_>>, absence: &AbsenceTable) -> Option<Rule> {
+    fn rule(&mut self, value: &Spanned<DeValue<'_>>, absence: &AbsenceKey) -> Option<Rule> {
         let start = value.span().start;
         let Some(table) = value.get_ref().as_table() else {
             self.error(start, "rule is not a table; write [[rule]]");

@@ -13,7 +13,8 @@ const STEP: i64 = 10 * SECOND;
 fn rule(keys: &str) -> String {
     format!(
         "[[rule]]\nname = 'Deep'\nselect = 'queue'\nwindow = '1min'\nfor = '2min'\n{keys}\n\
-         [[rule.criteria]]\nseverity = 2\nabove = 100\n[[rule.criteria]]\nseverity = 4\nabove = 50\n"
+         [[rule.criteria]]\nseverity = 2\nabove = 100\n\
+         [[rule.criteria]]\nseverity = 4\nabove = 50\n"
     )
 }
 

@@ -120,10 +120,8 @@ fn problems_of_absence() {
     );
     check(
         &with("absence = { after = 'soon' }"),
-        &[
-            "4:11: error: absence: found \"soon\", expected a duration in ns, us, ms, s, min, h, d, \
-           w or y, such as 30d",
-        ],
+        &["4:11: error: absence: found \"soon\", expected a duration in ns, us, ms, s, min, h, \
+           d, w or y, such as 30d"],
     );
     check(
         &with("absence = true").replace("above = 1", "absent = true"),
