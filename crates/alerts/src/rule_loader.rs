@@ -117,11 +117,12 @@ mod tests {
     /// An SLO of OpenSLO with an objective in percent.
     fn openslo(name: &str, percent: &str) -> String {
         format!(
-            "apiVersion: openslo/v1\nkind: SLO\nmetadata: {{name: {name}}}\nspec:\n  service: shop\n  \
-             indicator:\n    spec:\n      thresholdMetric:\n        metricSource:\n          \
-             type: topdeck\n          spec: {{selector: latency, threshold: 250ms}}\n  \
-             timeWindow:\n  - {{duration: 28d, isRolling: true}}\n  \
-             budgetingMethod: Occurrences\n  objectives:\n  - {{op: lte, targetPercent: {percent}}}\n"
+            "apiVersion: openslo/v1\nkind: SLO\nmetadata: {{name: {name}}}\nspec:\n  \
+             service: shop\n  indicator:\n    spec:\n      thresholdMetric:\n        \
+             metricSource:\n          type: topdeck\n          \
+             spec: {{selector: latency, threshold: 250ms}}\n  timeWindow:\n  \
+             - {{duration: 28d, isRolling: true}}\n  budgetingMethod: Occurrences\n  \
+             objectives:\n  - {{op: lte, targetPercent: {percent}}}\n"
         )
     }
 

@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod affected_series;
+mod affected_users;
 mod alert_acknowledgement;
 mod alert_clearance;
 mod alert_series;

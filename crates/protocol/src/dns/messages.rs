@@ -58,7 +58,8 @@ impl Messages<'_> {
         if is_transfer(question.verb) {
             self.table.last_transfer = Some(header.id);
         }
-        if !state.is_certain {
+        // A response that began before its question is one to an earlier question of the same id.
+        if !state.is_certain || state.start < question.start {
             sink.not_measured(1, NotMeasuredReason::Gap);
         } else if is_transfer(question.verb) {
             sink.not_measured(1, NotMeasuredReason::Limit);

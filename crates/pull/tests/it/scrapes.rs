@@ -183,7 +183,11 @@ fn slow_scrape_times_out() {
     world.start(&settings_with(scrape(server.url())));
     world.wait("scrape", "failed", 1);
     world.stop();
-    assert_eq!(world.values_of("scrape_error")[0], "no response within 100 ms");
+    // After 200 ms the connection itself gives up, if this machine stalls for so long.
+    let error = &world.values_of("scrape_error")[0];
+    let address = server.url().replace("http://", "").replace("/metrics", "");
+    let of_connection = format!("no response from {address}: timed out after 200 ms");
+    assert!([&of_connection, "no response within 100 ms"].contains(&error.as_str()), "{error}");
     assert!(world.values_of("scrape_duration_seconds")[0].parse::<f64>().unwrap() >= 0.1);
 }
 

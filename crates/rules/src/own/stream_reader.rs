@@ -15,7 +15,7 @@ use store::{NumberAggregate, TimeGrid, WindowRows};
 use super::absence::{FIRST_ROW_AGE_MAX_NS, LEARNING_RANGE_NS, ObservedClock};
 use super::forecast::{GaugePoint, interval_ns};
 use super::shape_change::BASELINE_WINDOWS;
-use crate::affected_series::{count_above, count_users, users_of};
+use crate::affected_users::{count_above, count_users, users_of};
 use crate::evaluator::RuleQueryError;
 use crate::overlay::SourceEvaluator;
 

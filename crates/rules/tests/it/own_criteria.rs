@@ -46,6 +46,23 @@ fn an_expression_in_caql_is_evaluated_over_its_window() {
         );
     }
     assert_eq!(seen, ["", "3: 80", "1: 240", "3: 60"]);
+    // The sum of no values is 0, as everywhere in CAQL.
+    node.series.pass(10 * MINUTE);
+    assert_eq!(firing(&mut node), [""; 0]);
+}
+
+#[test]
+fn an_expression_in_caql_without_data_does_not_resolve() {
+    let rule = "[[rule]]\nname = 'Deep'\ncaql = 'find(\"queue\") | stats:max()'\nwindow = '1min'\n\
+                [[rule.criteria]]\nseverity = 3\nabove = 50\n";
+    let mut node = StoredNode::new(rule);
+    node.series.pass(MINUTE);
+    node.series.row("queue", 1, 10 * SECOND, 80);
+    let found = firing(&mut node);
+    assert!(found.len() == 1 && found[0].ends_with("} 3: 80"), "{found:?}");
+    node.series.pass(10 * MINUTE);
+    let found = firing(&mut node);
+    assert!(found.len() == 1 && found[0].ends_with("} 3?: 80"), "{found:?}");
 }
 
 #[test]

@@ -91,8 +91,8 @@ fn nearest_label_and_value_are_named() {
     );
     check(
         "queue_depth{host=~\"x.*\"} > 5",
-        &["queue_depth{host=~\"x.*\"}: no series of the metric has all of these labels; it has \
-           the labels host"],
+        &["queue_depth{host=~\"x.*\"}: no value of label \"host\" matches the regex, which must \
+           match all of a value; it has db1"],
     );
 }
 
