@@ -180,6 +180,8 @@ impl ReceivedAlerts {
             let mut state = lock(&self.state);
             let state = &mut *state;
             for mut new in alerts {
+                // Only somebody who clears an alert here says so.
+                AlertClearance::remove(&mut new.annotations);
                 let count = state.alerts.len();
                 match state.alerts.get_mut(&new.labels) {
                     Some(known) => {
@@ -187,6 +189,7 @@ impl ReceivedAlerts {
                         let others = state.text_bytes.saturating_sub(known.text_bytes());
                         if others + new.text_bytes() > self.text_bytes_max.max(state.text_bytes) {
                             new.annotations.clone_from(&known.annotations);
+                            AlertClearance::remove(&mut new.annotations);
                             new.generator_url.clone_from(&known.generator_url);
                             refusal = Some(ReceivedAlertsError::Size);
                         }
@@ -233,6 +236,9 @@ impl ReceivedAlerts {
                     state.unwritten.insert(labels.clone());
                     is_changed = true;
                 }
+            }
+            if is_changed {
+                state.measure();
             }
             state.count(is_changed);
             is_changed

@@ -4,14 +4,14 @@
 //! A counter counts the values at or below its bound, so the number of values between two bounds is
 //! the difference of two increases, and the counter of `+Inf` counts all. Minimum, maximum and sum
 //! are unknown. Series of buckets have the name of the histogram, the unit in that name, and the
-//! label `le`; histograms whose bounds differ are not merged.
+//! label `le`. Histograms whose bounds differ are merged on the bounds that they share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hist::{Histogram, HistogramParts, Mixture, Scheme, TrackedValue};
 use model::selector::UNIT as UNIT_TAG;
 use model::selector::{KIND, NAME as NAME_TAG};
-use model::{Selector, Series, SeriesKind};
+use model::{Gap, HISTOGRAM_COUNT_MAX, Selector, Series, SeriesKind};
 use store::{ColumnIter, NumberAggregate, ReadView, SeriesEntryRef, TimeColumn, TimeGrid};
 
 use crate::error::{Error, Result, SourceSpan};
@@ -20,6 +20,9 @@ use crate::prometheus_source::{BOUND, conditions, exact_name, has_bound};
 
 /// Suffix of the counters of buckets.
 const BUCKET: &str = "_bucket";
+
+/// Reason of a gap.
+const TOO_MANY_VALUES: &str = "the counters of its buckets rose by more than 2^56";
 
 /// Columns of distributions.
 pub(crate) type DistributionColumnIter<'a> =
@@ -99,7 +102,8 @@ fn as_distribution(mut found: SeriesEntryRef) -> Option<SeriesEntryRef> {
 }
 
 fn bound_of(series: &Series) -> Option<f64> {
-    series.label(BOUND)?.parse().ok().filter(|bound: &f64| !bound.is_nan())
+    // No value is at or below -Inf; nothing compares with NaN.
+    series.label(BOUND)?.parse().ok().filter(|bound: &f64| *bound > f64::NEG_INFINITY)
 }
 
 pub(crate) fn labels_of(found: &SeriesEntryRef) -> Vec<(&str, &str)> {
@@ -118,17 +122,17 @@ fn layouts(series: &[SeriesEntryRef]) -> Vec<(Scheme, Vec<Vec<SeriesEntryRef>>)>
     let mut layouts: BTreeMap<Vec<u64>, (Scheme, Vec<Vec<SeriesEntryRef>>)> = BTreeMap::new();
     for mut buckets in histograms.into_values() {
         buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // A bound that is written in two ways counts once.
-        buckets.dedup_by(|a, b| a.0 == b.0);
-        let bounds: Vec<f64> = buckets.iter().map(|bucket| bucket.0).collect();
+        let mut bounds: Vec<f64> = buckets.iter().map(|bucket| bucket.0).collect();
+        bounds.dedup();
         let finite: Vec<f64> = bounds.iter().copied().filter(|bound| bound.is_finite()).collect();
         // Without a finite bound nothing is known of the values.
         let Ok(scheme) = Scheme::explicit(&finite) else { continue };
         let key = bounds.iter().map(|bound| bound.to_bits()).collect();
         let (_, by_bound) =
             layouts.entry(key).or_insert_with(|| (scheme, vec![Vec::new(); bounds.len()]));
-        for (same, (_, found)) in by_bound.iter_mut().zip(buckets) {
-            same.push(found.clone());
+        // A bound that is written in two ways, such as `1` and later `1.0`, has two series.
+        for (same, of_bound) in by_bound.iter_mut().zip(buckets.chunk_by(|a, b| a.0 == b.0)) {
+            same.extend(of_bound.iter().map(|(_, found)| (*found).clone()));
         }
     }
     layouts.into_values().collect()
@@ -191,6 +195,11 @@ impl LayoutColumns<'_> {
             below = up_to;
         }
         let (start, end) = range?;
+        if below > HISTOGRAM_COUNT_MAX {
+            let (producer, lost, reason) = (None, None, TOO_MANY_VALUES.to_owned());
+            gaps.push(Gap { start, end, producer, lost, reason });
+            counts.clear();
+        }
         let parts = HistogramParts {
             positive: (0..).zip(counts).filter(|(_, count)| *count > 0).collect(),
             sum: TrackedValue::Absent,

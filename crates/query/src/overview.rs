@@ -355,11 +355,13 @@ impl Overview {
                 found.entry(key).or_default().push(series);
             }
         }
-        // A metric that arrives both as histogram and as counters of its buckets has one row.
-        let names: BTreeSet<String> = found.keys().map(|key| key.name.clone()).collect();
+        // A metric of a service that arrives both as histogram and as counters of its buckets has
+        // one row.
+        let service = |key: &RowKey| (key.name.clone(), key.service.clone());
+        let known: BTreeSet<_> = found.keys().map(service).collect();
         for series in all_buckets(view) {
             let key = RowKey::of(&series.series);
-            if key.group() == self.group && !names.contains(&key.name) {
+            if key.group() == self.group && !known.contains(&service(&key)) {
                 found.entry(key).or_default().push(series);
             }
         }

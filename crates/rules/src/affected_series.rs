@@ -204,7 +204,7 @@ impl AffectedSeries {
         };
         let all: Vec<&SeriesHandle> = handles.iter().collect();
         let Some(requests) = above(&all)? else { return Ok(AffectedCounts::default()) };
-        let users = users_of(&handles, user_label);
+        let users = users_of(&handles, user_label).ok().flatten();
         // Of users that cannot be read the requests are known nevertheless.
         let users = users.and_then(|users| count_users(users, &above).ok().flatten());
         Ok(AffectedCounts { requests: known(requests), users: users.and_then(known) })

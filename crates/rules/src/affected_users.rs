@@ -44,16 +44,17 @@ pub(crate) fn count_users(
     Ok(count)
 }
 
-/// Series by user; `None` if no label tells users apart, or if there are too many.
+/// Series by user; `None` if no label tells users apart. The error is that there are too many.
 pub(crate) fn users_of<'a>(
     handles: &'a [SeriesHandle],
     user_label: Option<&str>,
-) -> Option<BTreeMap<&'a str, Vec<&'a SeriesHandle>>> {
+) -> Result<Option<BTreeMap<&'a str, Vec<&'a SeriesHandle>>>, RuleQueryError> {
     let has = |label: &str| handles.iter().any(|handle| !handle.labels.get(label).is_empty());
     let label = match user_label {
-        Some(label) => Some(label).filter(|label| has(label))?,
-        None => USER_LABELS.into_iter().find(|label| has(label))?,
+        Some(label) => Some(label).filter(|label| has(label)),
+        None => USER_LABELS.into_iter().find(|label| has(label)),
     };
+    let Some(label) = label else { return Ok(None) };
     let mut users: BTreeMap<&str, Vec<&SeriesHandle>> = BTreeMap::new();
     for handle in handles {
         let user = handle.labels.get(label);
@@ -61,5 +62,11 @@ pub(crate) fn users_of<'a>(
             users.entry(user).or_default().push(handle);
         }
     }
-    (users.len() <= USERS_MAX).then_some(users)
+    match users.len() <= USERS_MAX {
+        true => Ok(Some(users)),
+        false => Err(RuleQueryError(format!(
+            "{} values of label {label:?} exceed limit {USERS_MAX}; select fewer series",
+            users.len()
+        ))),
+    }
 }

@@ -406,7 +406,7 @@ impl AlertTable {
             self.rows_after_ns.get_or_insert(time_ns);
         }
         self.expire_acknowledgements(time_ns);
-        let severities = self.add_all(elements, time_ns, &row_time);
+        let severities = self.add_all(settings, elements, time_ns, &row_time);
         let transition = self.next_transition(time_ns);
         let mut last_transition = None;
         let mut active_count = 0;
@@ -423,7 +423,9 @@ impl AlertTable {
             {
                 alert.hold(cause, time_ns);
                 active_count += 1;
-                if alert.report_unknown(time_ns, interval_ns) {
+                // Whether streams are absent is not known for a while after each start.
+                if !settings.is_absence(&alert.series) && alert.report_unknown(time_ns, interval_ns)
+                {
                     alert.transition = transition.max(alert.transition + 1);
                     last_transition = last_transition.max(Some(alert.transition));
                 }
@@ -508,28 +510,34 @@ impl AlertTable {
         notices
     }
 
-    /// Adds elements. Returns the labels of the active alerts whose severity is another one.
+    /// Adds elements. Returns the labels of the active alerts whose severity is another one, or of
+    /// which more streams are absent.
     fn add_all(
         &mut self,
+        settings: &AlertSettings,
         elements: Vec<AlertElement>,
         time_ns: i64,
         row_time: &RowTime<'_>,
     ) -> BTreeSet<LabelSet> {
+        let value = |of: &AlertElement| of.hit.as_ref().map(|hit| hit.value.estimate);
         let mut severities = BTreeSet::new();
         for element in elements {
             let labels = element.labels.clone();
             match self.alerts.get_mut(&labels) {
                 Some(alert) if alert.state != AlertState::Inactive => {
                     let severity = alert.severity();
+                    let is_wider = settings.is_absence(&element.series)
+                        && value(&element) > alert.hit.as_ref().map(|hit| hit.value.estimate);
                     alert.value = element.value;
                     alert.annotations = element.annotations;
                     alert.series = element.series;
                     alert.hit = element.hit;
-                    if alert.severity() != severity {
+                    if alert.severity() != severity || is_wider {
                         severities.insert(labels);
                     }
                     // 1 is the worst. Whoever took care of the lesser problem may not know.
-                    if alert.severity() < alert.acknowledged_severity.or(severity) {
+                    let is_worse = alert.severity() < alert.acknowledged_severity.or(severity);
+                    if is_worse || is_wider {
                         alert.acknowledgements.end();
                     }
                     alert.note_acknowledged_severity();

@@ -137,6 +137,8 @@ pub struct EvaluatedGroup {
     /// Series of rules that are gone, to be marked stale in the next iteration.
     stale_series: BTreeSet<LabelSet>,
     last_evaluation_ns: Option<i64>,
+    /// Last evaluation before a restart, or on arrival since then.
+    restored_evaluation_ns: Option<i64>,
     missed_iterations: u64,
 }
 
@@ -160,6 +162,7 @@ impl EvaluatedGroup {
             rules: rules.into_iter().map(evaluated).collect(),
             stale_series: BTreeSet::new(),
             last_evaluation_ns: None,
+            restored_evaluation_ns: None,
             missed_iterations: 0,
         }
     }
@@ -274,6 +277,8 @@ impl EvaluatedGroup {
                 names.insert(rule.name.clone());
             }
         }
+        let restored_ns = self.restored_evaluation_ns;
+        self.restored_evaluation_ns = restored_ns.map(|restored_ns| restored_ns.max(time_ns));
         self.evaluate_some(time_ns, inputs, 0, &|index| selected.contains(&index))
     }
 
@@ -324,7 +329,7 @@ impl EvaluatedGroup {
         GroupSnapshot {
             file: self.group.file.clone(),
             name: self.group.name.clone(),
-            last_evaluation_ns: self.last_evaluation_ns,
+            last_evaluation_ns: self.last_evaluation_ns.or(self.restored_evaluation_ns),
             missed_iterations: self.missed_iterations,
             rules: self.rules.iter().map(rule).collect(),
         }
@@ -336,6 +341,7 @@ impl EvaluatedGroup {
         for rule in &mut snapshot.rules {
             rule.table.stopped_at_ns = snapshot.last_evaluation_ns;
         }
+        self.restored_evaluation_ns = snapshot.last_evaluation_ns;
         self.missed_iterations = snapshot.missed_iterations;
         self.adopt(snapshot.rules);
     }
@@ -344,14 +350,23 @@ impl EvaluatedGroup {
     pub fn reload(&mut self, before: &EvaluatedGroup) {
         let snapshot = before.snapshot();
         self.missed_iterations = snapshot.missed_iterations;
-        self.last_evaluation_ns = snapshot.last_evaluation_ns;
+        self.last_evaluation_ns = before.last_evaluation_ns;
+        self.restored_evaluation_ns = before.restored_evaluation_ns;
         self.stale_series = before.stale_series.clone();
         self.adopt(snapshot.rules);
-        let clocks: HashMap<&str, &Arc<StreamClocks>> =
-            before.rules.iter().map(|rule| (rule.rule.name.as_str(), &rule.clocks)).collect();
-        for rule in self.rules.iter_mut().filter(|rule| rule.rule.condition().is_some()) {
-            if let Some(clocks) = clocks.get(rule.rule.name.as_str()) {
-                rule.clocks = Arc::clone(clocks);
+        let known: HashMap<&str, &EvaluatedRule> =
+            before.rules.iter().map(|rule| (rule.rule.name.as_str(), rule)).collect();
+        for rule in &mut self.rules {
+            let (Some(own), Some(before)) =
+                (rule.rule.condition(), known.get(rule.rule.name.as_str()))
+            else {
+                continue;
+            };
+            // Streams of another selector are others, though they may have the same labels.
+            let is_same =
+                |of: &Arc<OwnCondition>| of.selector() == own.selector() && of.by == own.by;
+            if before.rule.condition().is_some_and(is_same) {
+                rule.clocks = Arc::clone(&before.clocks);
             }
         }
     }

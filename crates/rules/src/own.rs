@@ -19,6 +19,7 @@ mod shared_windows;
 mod stream_reader;
 mod toml_file;
 mod users_above;
+mod users_key;
 
 pub(crate) use absence::StreamClocks;
 pub(crate) use evaluation::{OperandState, OwnInputs, StreamElement, StreamFindings, evaluate_own};

@@ -102,10 +102,15 @@ impl AlertSettings {
     /// `for` and `keep_firing_for` of the alert of a series. Those of the rule are about its
     /// condition: streams are absent after a time of their own.
     pub fn delays_ns(&self, series: &LabelSet) -> (i64, i64) {
-        match self.condition.is_some() && is_absence_series(series) {
+        match self.is_absence(series) {
             true => (0, 0),
             false => (self.for_ns, self.keep_firing_for_ns),
         }
+    }
+
+    /// Whether the alert of a series is that of absent streams.
+    pub(crate) fn is_absence(&self, series: &LabelSet) -> bool {
+        self.condition.is_some() && is_absence_series(series)
     }
 }
 

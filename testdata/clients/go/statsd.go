@@ -10,7 +10,9 @@ import (
 
 // dogStatsd sends each value by itself over UDP, and many in a line over a Unix socket.
 func dogStatsd(address, socket string) error {
-	common := []statsd.Option{statsd.WithoutTelemetry(), statsd.WithoutOriginDetection()}
+	// The default of 100 ms drops values when this machine stalls for so long.
+	patient := statsd.WithWriteTimeout(10 * time.Second)
+	common := []statsd.Option{statsd.WithoutTelemetry(), statsd.WithoutOriginDetection(), patient}
 	// A socket of datagrams over UDP loses what the kernel has no room for: a few at a time.
 	if err := dogStatsdTo("UDP", address, 2_000, append(common, statsd.WithoutClientSideAggregation())); err != nil {
 		return err

@@ -43,6 +43,9 @@ pub(crate) fn find_distributions(
     series_max: u64,
 ) -> Result<Vec<SeriesEntryRef>, ApiError> {
     find_histograms(view, selector, series_max).or_else(|error| {
+        if !matches!(error, ApiError::NotFound(_)) {
+            return Err(error);
+        }
         let buckets = query::select_buckets(view, selector);
         match buckets.len() as u64 {
             0 => Err(error),

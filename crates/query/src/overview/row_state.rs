@@ -246,7 +246,9 @@ impl RowState {
         for column in distribution_columns(view, &self.series, grid)? {
             hours.push(column?.value);
         }
-        Ok(RowThreshold::learned_by_hour(&hours, first..day))
+        // A service of few requests has no hour with enough of them.
+        Ok(RowThreshold::learned_by_hour(&hours, first..day)
+            .or_else(|| RowThreshold::learned(&values, week)))
     }
 
     fn read_minutes(

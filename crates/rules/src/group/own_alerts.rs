@@ -52,6 +52,7 @@ impl GroupIteration<'_> {
                 alert.began_ns.min(alert.active_at_ns.saturating_sub(silence_ns))
             })
         });
+        let watched_from_ns = Arc::make_mut(clocks).watched_from_ns(watched_from_ns);
         let watched: BTreeSet<LabelSet> = active.map(|(_, alert)| alert.series.clone()).collect();
         let own_inputs = OwnInputs {
             expression: &rule.expression,

@@ -2,7 +2,7 @@
 //!
 //! The interval of a stream is learned: the median of its last 20 intervals between rows. A stream
 //! is absent when no row arrived for 5 intervals, at least 30 s; with fewer than 3 known intervals,
-//! for 5 min. Arrivals count, so late rows of a source that was cut off are no silence. Time in
+//! for an hour. Arrivals count, so late rows of a source that was cut off are no silence. Time in
 //! which nothing was evaluated does not count: after a restart, a pause of the machine or a step of
 //! the clock, senders get the same time again to come back.
 
@@ -21,7 +21,11 @@ const ABSENT_INTERVALS: i64 = 5;
 /// Least time after which a stream is absent.
 const ABSENT_AFTER_MIN_NS: i64 = 30 * SECOND_NS;
 /// The same, while its interval is not known.
-pub(super) const ABSENT_AFTER_UNKNOWN_NS: i64 = 300 * SECOND_NS;
+pub(super) const ABSENT_AFTER_UNKNOWN_NS: i64 = 3600 * SECOND_NS;
+/// Rows that ended longer before evaluations began did not arrive since then.
+const ARRIVAL_AGE_MAX_NS: i64 = 300 * SECOND_NS;
+/// Delay of an evaluation that needs no correction.
+const LATE_MIN_NS: i64 = SECOND_NS;
 /// Streams whose newest row is older when a rule is first evaluated are not watched.
 pub(super) const FIRST_ROW_AGE_MAX_NS: i64 = 86_400 * SECOND_NS;
 /// Range of rows from which intervals are learned at first.
@@ -34,6 +38,8 @@ pub(crate) struct StreamClocks {
     started_ns: Option<i64>,
     /// Last evaluation.
     evaluated_ns: Option<i64>,
+    /// Time from which silence is an absence, until the first evaluation is complete.
+    watched_from_ns: Option<i64>,
     streams: Vec<KeyedClock>,
 }
 
@@ -114,6 +120,15 @@ pub(super) struct ObservedClock {
 }
 
 impl StreamClocks {
+    /// Time from which silence is an absence: `time_ns`, or that of the first evaluation if it was
+    /// not complete.
+    pub(crate) fn watched_from_ns(&mut self, time_ns: i64) -> i64 {
+        match self.evaluated_ns {
+            None => *self.watched_from_ns.get_or_insert(time_ns),
+            Some(_) => time_ns,
+        }
+    }
+
     /// Begins an evaluation of a rule with this many streams that is evaluated each `interval_ns`.
     pub(super) fn begin(
         &mut self,
@@ -130,6 +145,9 @@ impl StreamClocks {
             time_ns.saturating_sub(at) > tolerance_ns.saturating_add(interval_ns)
         });
         let is_first = self.evaluated_ns.is_none();
+        let late_ns = self.evaluated_ns.map_or(0, |at| {
+            time_ns.saturating_sub(at).saturating_sub(interval_ns).saturating_sub(LATE_MIN_NS)
+        });
         self.evaluated_ns = match is_set_back {
             true => Some(time_ns),
             false => self.evaluated_ns.max(Some(time_ns)),
@@ -138,6 +156,11 @@ impl StreamClocks {
             self.started_ns = Some(time_ns);
             let clocks = self.streams.iter_mut().map(|keyed| &mut keyed.clock);
             clocks.for_each(|clock| clock.restart(is_set_back, time_ns));
+        } else if late_ns > 0 {
+            // Nothing was evaluated for so long, so nothing was seen to arrive.
+            let started_ns = self.started_ns.iter_mut();
+            let arrived_ns = self.streams.iter_mut().filter_map(|it| it.clock.arrived_ns.as_mut());
+            started_ns.chain(arrived_ns).for_each(|at_ns| *at_ns = at_ns.saturating_add(late_ns));
         }
         let before = std::mem::replace(&mut self.streams, Vec::with_capacity(stream_count));
         let started_ns = self.started_ns.unwrap_or(time_ns);
@@ -179,8 +202,15 @@ impl ClockWalk<'_> {
 impl Drop for ClockWalk<'_> {
     /// An evaluation that failed saw only some of the streams.
     fn drop(&mut self) {
-        if self.clocks.streams.len() < self.stream_count {
+        let is_complete = self.clocks.streams.len() >= self.stream_count;
+        if !is_complete {
             self.clocks.streams = std::mem::take(&mut self.before);
+        }
+        match (self.is_first, is_complete) {
+            // The next one decides again which streams are watched.
+            (true, false) => self.clocks.evaluated_ns = None,
+            (true, true) => self.clocks.watched_from_ns = None,
+            (false, _) => {}
         }
     }
 }
@@ -194,7 +224,7 @@ impl ObservedClock {
     /// Adds a row that ended at a time and was found now. Late rows are no new ones. Rows from long
     /// before evaluations began did not arrive now: the clock may have been set back and forth.
     pub(super) fn add(&mut self, end_ns: i64, now_ns: i64) {
-        let arrives_after_ns = self.started_ns.saturating_sub(ABSENT_AFTER_UNKNOWN_NS);
+        let arrives_after_ns = self.started_ns.saturating_sub(ARRIVAL_AGE_MAX_NS);
         if self.clock.add(end_ns) && !self.is_first && end_ns >= arrives_after_ns {
             self.clock.arrived_ns = Some(now_ns);
             (self.clock.is_watched, self.clock.is_absent) = (true, false);
@@ -314,8 +344,8 @@ mod tests {
         check(&[0, 1, 2, 3], 30);
         // One long pause does not change the median, and a late row is no interval.
         check(&[0, 10, 20, 500, 510, 505], 50);
-        check(&[0, 10], 300);
-        check(&[], 300);
+        check(&[0, 10], 3600);
+        check(&[], 3600);
         let mut many: Vec<i64> = (0..100).collect();
         many.extend((1..=20).map(|n| 100 + n * 60));
         check(&many, 300);
@@ -335,6 +365,14 @@ mod tests {
             walk.keep(&clock);
             Some(clock.silence(None, time_ns)?.state)
         }
+
+        /// States each 10 s without rows.
+        fn silent(&mut self, from_s: i64, to_s: i64) -> Vec<Option<StreamPresence>> {
+            let mut states: Vec<_> =
+                (from_s..=to_s).step_by(10).map(|time_s| self.state(time_s, &[])).collect();
+            states.dedup();
+            states
+        }
     }
 
     use StreamPresence::{Absent, Present, Uncertain};
@@ -345,7 +383,7 @@ mod tests {
         assert_eq!(stream.state(990, &[]), None);
         let mut stream = OneStream::default();
         assert_eq!(stream.state(1000, &[0, 10, 20, 30]), Some(Uncertain));
-        assert_eq!(stream.state(1040, &[]), Some(Uncertain));
+        assert_eq!(stream.silent(1010, 1040), [Some(Uncertain)]);
         assert_eq!(stream.state(1050, &[]), Some(Absent));
     }
 
@@ -353,10 +391,11 @@ mod tests {
     fn late_rows_are_no_silence() {
         let mut stream = OneStream::default();
         assert_eq!(stream.state(1000, &[970, 980, 990, 1000]), Some(Present));
-        assert_eq!(stream.state(1040, &[]), Some(Present));
+        assert_eq!(stream.silent(1010, 1040), [Some(Present)]);
         assert_eq!(stream.state(1050, &[]), Some(Absent));
         // Rows that are 40 s old and more.
         assert_eq!(stream.state(1060, &[1010]), Some(Present));
+        assert_eq!(stream.silent(1070, 1090), [Some(Present)]);
         assert_eq!(stream.state(1100, &[1060]), Some(Present));
     }
 
@@ -371,16 +410,46 @@ mod tests {
         assert_eq!(stream.state(79, &[]), Some(Present));
         // A pause of an hour.
         assert_eq!(stream.state(3680, &[]), Some(Uncertain));
-        assert_eq!(stream.state(3720, &[]), Some(Uncertain));
+        assert_eq!(stream.silent(3690, 3720), [Some(Uncertain)]);
         assert_eq!(stream.state(3730, &[]), Some(Absent));
         // The clock is set back: the age of the newest row is not known.
         assert_eq!(stream.state(130, &[]), Some(Uncertain));
-        assert_eq!(stream.state(170, &[]), Some(Uncertain));
+        assert_eq!(stream.silent(140, 170), [Some(Uncertain)]);
         assert_eq!(stream.state(180, &[]), Some(Absent));
         assert_eq!(stream.state(190, &[185]), Some(Present));
         // And again, to before the rows: new ones are rows.
         assert_eq!(stream.state(20, &[]), Some(Uncertain));
         assert_eq!(stream.state(30, &[25]), Some(Present));
+    }
+
+    #[test]
+    fn a_pause_that_is_shorter_than_the_tolerance_does_not_count() {
+        let mut stream = OneStream::default();
+        for time_s in 0..=40 {
+            stream.state(time_s, &[time_s]);
+        }
+        // Absent after 30 s; the machine paused for 45 s.
+        assert_eq!(stream.state(85, &[]), Some(Present));
+        assert_eq!(stream.silent(95, 95), [Some(Present)]);
+        assert_eq!(stream.state(100, &[45]), Some(Present));
+    }
+
+    #[test]
+    fn a_first_evaluation_that_fails_is_repeated() {
+        let mut clocks = StreamClocks::default();
+        assert_eq!(clocks.watched_from_ns(5), 5);
+        // One of two streams was read.
+        let mut walk = clocks.begin(10, 10 * SECOND_NS, 2);
+        let clock = walk.take(&LabelSet::new([("host", "a")]));
+        walk.keep(&clock);
+        drop(walk);
+        assert_eq!(clocks.watched_from_ns(20), 5);
+        let mut walk = clocks.begin(20, 10 * SECOND_NS, 1);
+        let clock = walk.take(&LabelSet::new([("host", "a")]));
+        assert!(clock.is_first);
+        walk.keep(&clock);
+        drop(walk);
+        assert_eq!(clocks.watched_from_ns(30), 30);
     }
 
     #[test]

@@ -208,6 +208,8 @@ impl OwnEvaluation<'_> {
             Ok(read) => read,
             Err(error) => {
                 findings.fail(&stream.labels, error.0);
+                // Nobody knows whether it is absent still.
+                findings.absence.is_uncertain |= self.condition.absence.is_some();
                 return Ok(None);
             }
         };

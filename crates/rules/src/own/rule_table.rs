@@ -15,7 +15,7 @@ use super::criterion::{
 use super::forecast::{FORECAST_WINDOW_MIN_NS, ForecastCriterion};
 use super::formula::Formula;
 use super::rule_absence::{AbsenceKey, RuleAbsence};
-use super::users_above::users_measure;
+use super::users_key::users_measure;
 use super::{OwnCondition, RuleSource};
 use crate::memory_series::MemorySeries;
 use crate::rule_file::{AlertSettings, LabelMap, MissingData};

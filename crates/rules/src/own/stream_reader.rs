@@ -210,7 +210,7 @@ impl SelectedStream {
             Ok(count_above(&read.values.into_iter().next().unwrap_or_default(), limit))
         };
         let histograms: Vec<SeriesHandle> = self.histograms().into_iter().cloned().collect();
-        match users_of(&histograms, label) {
+        match users_of(&histograms, label)? {
             Some(users) => count_users(users, &above),
             None => above(&self.histograms()),
         }

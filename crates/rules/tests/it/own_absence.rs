@@ -158,7 +158,7 @@ fn a_restart_neither_raises_nor_resolves_an_absence() {
     (0..10).for_each(|instance| node.node.series.row("queue", instance, 20 * MINUTE, 1));
     node.run(100, &[20]);
     assert_eq!(node.absence(), "");
-    // Senders have 5 min to come back from an outage of an hour.
+    // Senders have an hour to come back from an outage.
     node.node.restart(&rules);
     node.node.series.pass(60 * MINUTE);
     node.run(29, &[]);
@@ -168,12 +168,14 @@ fn a_restart_neither_raises_nor_resolves_an_absence() {
     // One that does not come back is absent.
     node.node.restart(&rules);
     node.node.series.pass(60 * MINUTE);
-    assert_eq!(node.steps_until_absent(), 31);
+    assert_eq!(node.steps_until_absent(), 361);
     // The absence survives a restart, unknown until senders had their time.
     node.run(360, &[]);
     node.node.restart(&rules);
     node.node.series.pass(48 * 60 * MINUTE);
-    node.run(30, &[]);
+    // And one that follows before the rule is evaluated.
+    node.node.restart(&rules);
+    node.run(360, &[]);
     assert_eq!(node.absence(), "firing? 1, severity 4");
     node.run(10, &[]);
     assert_eq!(node.absence(), "firing 1, severity 4");
@@ -256,4 +258,22 @@ fn an_absence_is_no_operand_of_a_formula_and_no_parent() {
     node.run(2, &[]);
     let states: Vec<AlertState> = node.node.group.rules().iter().map(|rule| rule.state()).collect();
     assert_eq!(states, [AlertState::Firing, AlertState::Firing, AlertState::Inactive]);
+}
+
+#[test]
+fn further_streams_that_fall_silent_are_told() {
+    let mut node = SilentNode::new(&rule(""), &[1, 2, 3]);
+    node.run(20, &[1, 2]);
+    assert_eq!(node.absence(), "firing 1, severity 4");
+    let transition = |node: &SilentNode| {
+        let alerts = node.node.group.rules()[0].alerts().alerts();
+        let found = alerts.filter(|(labels, _)| labels.get("absence") == "true");
+        found.map(|(_, alert)| alert.transition).max()
+    };
+    let before = transition(&node);
+    node.run(1, &[1, 2]);
+    assert_eq!(transition(&node), before);
+    node.run(20, &[1]);
+    assert_eq!(node.absence(), "firing 2, severity 4");
+    assert!(transition(&node) > before);
 }
