@@ -6,9 +6,9 @@
 A server gets a histogram row of each of SERIES series every ROW seconds of the last DAYS days, over
 HTTP. Each round asks for the report of the last 90 days with another threshold (`/v1/slo`), and
 prints the wall time from the request to the last byte of the answer, and the number of events of
-these days. Rounds are PAUSE seconds apart, because the store builds its rollups after the data arrived: the
-first rounds are before, the last ones after. The last line has the median and the maximum of the
-second half. Only Python's standard library is required.
+these days. Rounds are PAUSE seconds apart, because the store builds its rollups after the data
+arrived: the first rounds are before, the last ones after. The last line has the median and the
+maximum of the second half. Only Python's standard library is required.
 """
 
 import argparse

@@ -38,10 +38,10 @@ pub enum Register {
     R10,
 }
 
-/// Width of a load or store.
+/// AccessWidth of a load or store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Width {
+pub enum AccessWidth {
     /// 32 bits.
     Four = 0x00,
     /// 64 bits.
@@ -52,7 +52,7 @@ pub enum Width {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the names say it")]
-pub enum Arithmetic {
+pub enum ArithmeticOperation {
     Add = 0x00,
     Subtract = 0x10,
     Multiply = 0x20,
@@ -117,13 +117,13 @@ const MODE_ATOMIC: u8 = 0xc0;
 /// The operand is a register.
 const SOURCE_REGISTER: u8 = 0x08;
 /// A load of 64 bits, of two instructions.
-pub const LOAD_WIDE: u8 = CLASS_LD | MODE_IMM | Width::Eight as u8;
+pub const LOAD_WIDE: u8 = CLASS_LD | MODE_IMM | AccessWidth::Eight as u8;
 /// A call of a helper function.
 pub const CALL: u8 = CLASS_JMP | 0x80;
 /// The end of the program.
 pub const EXIT: u8 = CLASS_JMP | 0x90;
 /// An atomic operation on 64 bits.
-pub const ATOMIC: u8 = CLASS_STX | MODE_ATOMIC | Width::Eight as u8;
+pub const ATOMIC: u8 = CLASS_STX | MODE_ATOMIC | AccessWidth::Eight as u8;
 /// The immediate of an atomic addition.
 pub const ATOMIC_ADD: i32 = 0x00;
 /// The immediate of a compare-and-exchange.
@@ -156,27 +156,27 @@ impl Assembler {
     }
 
     /// `to = *(to_width *)(from + offset)`
-    pub fn load(&mut self, width: Width, to: Register, from: Register, offset: i16) {
+    pub fn load(&mut self, width: AccessWidth, to: Register, from: Register, offset: i16) {
         self.push(CLASS_LDX | MODE_MEM | width as u8, to, from as u8, offset, 0);
     }
 
     /// `*(u64 *)(to + offset) = from`
     pub fn store(&mut self, to: Register, offset: i16, from: Register) {
-        self.store_width(Width::Eight, to, offset, from);
+        self.store_width(AccessWidth::Eight, to, offset, from);
     }
 
     /// `*(to_width *)(to + offset) = from`
-    pub fn store_width(&mut self, width: Width, to: Register, offset: i16, from: Register) {
+    pub fn store_width(&mut self, width: AccessWidth, to: Register, offset: i16, from: Register) {
         self.push(CLASS_STX | MODE_MEM | width as u8, to, from as u8, offset, 0);
     }
 
     /// `to = to ∘ from`
-    pub fn register(&mut self, what: Arithmetic, to: Register, from: Register) {
+    pub fn register(&mut self, what: ArithmeticOperation, to: Register, from: Register) {
         self.push(CLASS_ALU64 | SOURCE_REGISTER | what as u8, to, from as u8, 0, 0);
     }
 
     /// `to = to ∘ immediate`, the immediate sign-extended.
-    pub fn immediate(&mut self, what: Arithmetic, to: Register, immediate: i32) {
+    pub fn immediate(&mut self, what: ArithmeticOperation, to: Register, immediate: i32) {
         self.push(CLASS_ALU64 | what as u8, to, 0, 0, immediate);
     }
 
@@ -222,7 +222,7 @@ impl Assembler {
 
     /// `return 0`
     pub fn exit(&mut self) {
-        self.immediate(Arithmetic::Set, Register::R0, 0);
+        self.immediate(ArithmeticOperation::Set, Register::R0, 0);
         self.push(EXIT, Register::R0, 0, 0, 0);
     }
 
@@ -282,8 +282,8 @@ mod tests {
     fn bytes_are_those_of_the_specification() {
         let mut code = Assembler::default();
         let end = code.label();
-        code.load(Width::Four, R3, R6, 24);
-        code.register(Arithmetic::Set, R1, R2);
+        code.load(AccessWidth::Four, R3, R6, 24);
+        code.register(ArithmeticOperation::Set, R1, R2);
         code.jump_if(JumpCondition::Greater, R4, 1215, end);
         code.atomic_add(R5, 64, R1);
         code.call(HelperFunction::KtimeGetNs);

@@ -19,9 +19,9 @@ mod uprobe;
 
 pub use btf::Btf;
 pub use instruction::{
-    ATOMIC, ATOMIC_ADD, ATOMIC_COMPARE_EXCHANGE, Arithmetic, Assembler, CALL, EXIT, HelperFunction,
-    Instruction, JumpCondition, JumpLabel, LOAD_WIDE, PSEUDO_BTF_ID, PSEUDO_MAP_VALUE, Register,
-    Width,
+    ATOMIC, ATOMIC_ADD, ATOMIC_COMPARE_EXCHANGE, AccessWidth, ArithmeticOperation, Assembler, CALL,
+    EXIT, HelperFunction, Instruction, JumpCondition, JumpLabel, LOAD_WIDE, PSEUDO_BTF_ID,
+    PSEUDO_MAP_VALUE, Register,
 };
 pub use map::BpfMap;
 pub use program::{BpfIterator, BpfProgram, BpfStats, TracepointProgram, kernel_types};

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bpf::Register::{R1, R2, R3, R4, R5, R7};
-use bpf::{Arithmetic, Assembler, JumpCondition, Register, Width};
+use bpf::{AccessWidth, ArithmeticOperation, Assembler, JumpCondition, Register};
 use hist::{CompensatedSum, Histogram, HistogramParts, Scheme, TrackedValue};
 
 /// log2 of the number of buckets per octave.
@@ -45,26 +45,26 @@ pub(crate) fn record(code: &mut Assembler, adding: AtomicMode, buckets: i16, sum
     let fits = code.label();
     code.constant(R3, (1 << TOP) - 1);
     code.jump(JumpCondition::AtMost, R2, R3, fits);
-    code.register(Arithmetic::Set, R2, R3);
+    code.register(ArithmeticOperation::Set, R2, R3);
     code.bind(fits);
-    code.immediate(Arithmetic::Set, R4, 0);
+    code.immediate(ArithmeticOperation::Set, R4, 0);
     for shift in [32, 16, 8, 4, 2, 1] {
         let skip = code.label();
-        code.register(Arithmetic::Set, R5, R2);
-        code.immediate(Arithmetic::ShiftRight, R5, shift);
+        code.register(ArithmeticOperation::Set, R5, R2);
+        code.immediate(ArithmeticOperation::ShiftRight, R5, shift);
         code.jump_if(JumpCondition::Less, R5, 1 << BITS, skip);
-        code.register(Arithmetic::Set, R2, R5);
-        code.immediate(Arithmetic::Add, R4, shift);
+        code.register(ArithmeticOperation::Set, R2, R5);
+        code.immediate(ArithmeticOperation::Add, R4, shift);
         code.bind(skip);
     }
-    code.immediate(Arithmetic::ShiftLeft, R4, BITS as i32);
-    code.register(Arithmetic::Add, R4, R2);
+    code.immediate(ArithmeticOperation::ShiftLeft, R4, BITS as i32);
+    code.register(ArithmeticOperation::Add, R4, R2);
     let outside = code.label();
     code.jump_if(JumpCondition::Greater, R4, BUCKETS as i32 - 1, outside);
-    code.immediate(Arithmetic::ShiftLeft, R4, 3);
-    code.register(Arithmetic::Set, R5, R7);
-    code.register(Arithmetic::Add, R5, R4);
-    code.immediate(Arithmetic::Set, R1, 1);
+    code.immediate(ArithmeticOperation::ShiftLeft, R4, 3);
+    code.register(ArithmeticOperation::Set, R5, R7);
+    code.register(ArithmeticOperation::Add, R5, R4);
+    code.immediate(ArithmeticOperation::Set, R1, 1);
     add(code, adding, R5, buckets, R1);
     code.bind(outside);
 }
@@ -74,8 +74,8 @@ fn add(code: &mut Assembler, adding: AtomicMode, to: Register, offset: i16, from
     if adding == AtomicMode::Atomic {
         return code.atomic_add(to, offset, from);
     }
-    code.load(Width::Eight, R3, to, offset);
-    code.register(Arithmetic::Add, R3, from);
+    code.load(AccessWidth::Eight, R3, to, offset);
+    code.register(ArithmeticOperation::Add, R3, from);
     code.store(to, offset, R3);
 }
 
@@ -131,7 +131,7 @@ mod tests {
     #[track_caller]
     fn check(value: u64, adding: AtomicMode) {
         let mut code = Assembler::default();
-        code.load(Width::Eight, R2, R1, 0);
+        code.load(AccessWidth::Eight, R2, R1, 0);
         code.map_value(R7, 3, 0);
         record(&mut code, adding, 64, 8);
         code.exit();

@@ -1,8 +1,9 @@
 //! Evaluation of a group: its rules in order, each over the results of those before it.
 
 mod own_alerts;
+mod snapshots;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use query::{LabelSet, NAME, STALE_BITS, StepValue};
@@ -21,7 +22,6 @@ use crate::other_rules::{OtherRuleStates, RuleNames};
 use crate::overlay::SampleOverlay;
 use crate::own::{FindingCache, OwnCondition, SharedWindows, StreamClocks};
 use crate::rule_file::{AlertSettings, LabelMap, MissingData, Rule, RuleGroup, RuleKind};
-use crate::rule_snapshot::{GroupSnapshot, RuleSnapshot};
 
 /// Values for groups that do not set them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,85 +318,12 @@ impl EvaluatedGroup {
         missed
     }
 
-    /// State to be stored.
-    pub fn snapshot(&self) -> GroupSnapshot {
-        let rule = |rule: &EvaluatedRule| RuleSnapshot {
-            name: rule.rule.name.clone(),
-            labels: rule.rule.labels.clone(),
-            table: rule.table.clone(),
-            written: rule.written.clone(),
-        };
-        GroupSnapshot {
-            file: self.group.file.clone(),
-            name: self.group.name.clone(),
-            last_evaluation_ns: self.last_evaluation_ns.or(self.restored_evaluation_ns),
-            missed_iterations: self.missed_iterations,
-            rules: self.rules.iter().map(rule).collect(),
-        }
-    }
-
-    /// Takes over the state of the group before a restart. The clocks of `for` and
-    /// `keep_firing_for` exclude the time in which nobody evaluated the group.
-    pub fn restore(&mut self, mut snapshot: GroupSnapshot) {
-        for rule in &mut snapshot.rules {
-            rule.table.stopped_at_ns = snapshot.last_evaluation_ns;
-        }
-        self.restored_evaluation_ns = snapshot.last_evaluation_ns;
-        self.missed_iterations = snapshot.missed_iterations;
-        self.adopt(snapshot.rules);
-    }
-
-    /// Takes over the state of the group before its file was reloaded.
-    pub fn reload(&mut self, before: &EvaluatedGroup) {
-        let snapshot = before.snapshot();
-        self.missed_iterations = snapshot.missed_iterations;
-        self.last_evaluation_ns = before.last_evaluation_ns;
-        self.restored_evaluation_ns = before.restored_evaluation_ns;
-        self.stale_series = before.stale_series.clone();
-        self.adopt(snapshot.rules);
-        let known: HashMap<&str, &EvaluatedRule> =
-            before.rules.iter().map(|rule| (rule.rule.name.as_str(), rule)).collect();
-        for rule in &mut self.rules {
-            let (Some(own), Some(before)) =
-                (rule.rule.condition(), known.get(rule.rule.name.as_str()))
-            else {
-                continue;
-            };
-            // Streams of another selector are others, though they may have the same labels.
-            let is_same =
-                |of: &Arc<OwnCondition>| of.selector() == own.selector() && of.by == own.by;
-            if before.rule.condition().is_some_and(is_same) {
-                rule.clocks = Arc::clone(&before.clocks);
-            }
-        }
-    }
-
     /// `for` and alerts of each alerting rule.
     pub(crate) fn alerting_rules(&mut self) -> impl Iterator<Item = (i64, &mut AlertTable)> {
         self.rules.iter_mut().filter_map(|rule| match &rule.rule.kind {
             RuleKind::Recording => None,
             RuleKind::Alerting(settings) => Some((settings.for_ns, &mut rule.table)),
         })
-    }
-
-    /// Matches rules by name and labels; among equal ones the first with the first. Series of the
-    /// others become stale.
-    fn adopt(&mut self, rules: Vec<RuleSnapshot>) {
-        let mut by_key: HashMap<(String, LabelMap), Vec<RuleSnapshot>> = HashMap::new();
-        for rule in rules.into_iter().rev() {
-            by_key.entry((rule.name.clone(), rule.labels.clone())).or_default().push(rule);
-        }
-        for rule in &mut self.rules {
-            let key = (rule.rule.name.clone(), rule.rule.labels.clone());
-            if let Some(before) = by_key.get_mut(&key).and_then(Vec::pop) {
-                rule.written = before.written;
-                if rule.rule.alert_settings().is_some() {
-                    rule.table = before.table;
-                }
-            }
-        }
-        let left = by_key.into_values().flatten();
-        self.stale_series.extend(left.flat_map(|rule| rule.written));
     }
 }
 

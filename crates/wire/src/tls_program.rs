@@ -30,7 +30,10 @@ mod session_end;
 mod socket;
 
 use bpf::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
-use bpf::{Arithmetic, Assembler, HelperFunction, Instruction, JumpCondition, JumpLabel, Width};
+use bpf::{
+    AccessWidth, ArithmeticOperation, Assembler, HelperFunction, Instruction, JumpCondition,
+    JumpLabel,
+};
 
 use self::record::{RecordSize, emit_chunks, emit_record};
 pub(crate) use self::session_end::{end_program, new_program, shutdown_program};
@@ -153,8 +156,8 @@ pub(crate) const IS_SUPPORTED: bool = cfg!(any(target_arch = "x86_64", target_ar
 
 /// `to = address of a place on the stack`
 fn stack_address(code: &mut Assembler, to: bpf::Register, place: i16) {
-    code.register(Arithmetic::Set, to, R10);
-    code.immediate(Arithmetic::Add, to, place.into());
+    code.register(ArithmeticOperation::Set, to, R10);
+    code.immediate(ArithmeticOperation::Add, to, place.into());
 }
 
 /// `r0 = value of the map by the key on the stack`, or null.
@@ -169,7 +172,7 @@ fn update(code: &mut Assembler, map: i32, key: i16) {
     code.map(R1, map);
     stack_address(code, R2, key);
     stack_address(code, R3, VALUE);
-    code.immediate(Arithmetic::Set, R4, 0);
+    code.immediate(ArithmeticOperation::Set, R4, 0);
     code.call(HelperFunction::MapUpdate);
 }
 
@@ -177,17 +180,17 @@ fn update(code: &mut Assembler, map: i32, key: i16) {
 fn note_thread(code: &mut Assembler) {
     code.call(HelperFunction::GetCurrentPidTgid);
     code.store(R10, THREAD, R0);
-    code.immediate(Arithmetic::ShiftRight, R0, 32);
+    code.immediate(ArithmeticOperation::ShiftRight, R0, 32);
     code.store(R10, KEY, R0);
 }
 
 /// Sets [`VALUE`] to a session without bytes.
 fn new_session(code: &mut Assembler, flags: i32) {
-    code.immediate(Arithmetic::Set, R1, 0);
+    code.immediate(ArithmeticOperation::Set, R1, 0);
     for place in (0..SESSION_VALUE as i16).step_by(8) {
         code.store(R10, VALUE + place, R1);
     }
-    code.immediate(Arithmetic::Set, R1, flags);
+    code.immediate(ArithmeticOperation::Set, R1, flags);
     code.store(R10, VALUE + SESSION_FLAGS, R1);
 }
 
@@ -201,22 +204,22 @@ fn find_session(code: &mut Assembler, maps: &TlsMaps, lost: JumpLabel) {
     look_up(code, maps.sessions, KEY);
     code.jump_if(JumpCondition::Equal, R0, 0, lost);
     code.bind(found);
-    code.register(Arithmetic::Set, R7, R0);
+    code.register(ArithmeticOperation::Set, R7, R0);
 }
 
 /// Counts a loss and ends the program.
 fn end_with_loss(code: &mut Assembler, maps: &TlsMaps) {
     code.map_value(R1, maps.counts, 0);
-    code.immediate(Arithmetic::Set, R2, 1);
+    code.immediate(ArithmeticOperation::Set, R2, 1);
     code.atomic_add(R1, 0, R2);
     code.exit();
 }
 
 /// Adds a hole for a call whose bytes are unknown to the session `r7`. `r1` and `r2` are lost.
 fn add_hole(code: &mut Assembler, of: &TlsFunction) {
-    code.load(Width::Eight, R1, R7, SESSION_BYTES + of.direction());
+    code.load(AccessWidth::Eight, R1, R7, SESSION_BYTES + of.direction());
     code.constant(R2, LOST_CALL);
-    code.register(Arithmetic::Add, R1, R2);
+    code.register(ArithmeticOperation::Add, R1, R2);
     code.store(R7, SESSION_BYTES + of.direction(), R1);
 }
 
@@ -238,55 +241,55 @@ pub(crate) fn entry_program(function: i32, of: &TlsFunction, maps: &TlsMaps) -> 
     let mut code = Assembler::default();
     let [note, first, in_use, free, end, lost] = std::array::from_fn(|_| code.label());
     let [session, buffer, _, count] = REGISTERS.arguments;
-    code.load(Width::Eight, R7, R1, session);
-    code.load(Width::Eight, R8, R1, buffer);
+    code.load(AccessWidth::Eight, R7, R1, session);
+    code.load(AccessWidth::Eight, R8, R1, buffer);
     for (place, register) in [(COUNT, count), (STACK, REGISTERS.stack)] {
-        code.load(Width::Eight, R2, R1, register);
+        code.load(AccessWidth::Eight, R2, R1, register);
         code.store(R10, place, R2);
     }
     note_thread(&mut code);
     code.store(R10, SESSION_PLACE, R7);
     code.call(HelperFunction::KtimeGetNs);
-    code.register(Arithmetic::Set, R9, R0);
+    code.register(ArithmeticOperation::Set, R9, R0);
     look_up(&mut code, maps.calls, THREAD);
     code.jump_if(JumpCondition::Equal, R0, 0, first);
-    code.load(Width::Eight, R1, R0, 0);
+    code.load(AccessWidth::Eight, R1, R0, 0);
     code.jump(JumpCondition::NotEqual, R1, R7, first);
     if of.count == CountPlace::Nowhere {
         code.jump_always(end);
     } else {
-        code.load(Width::Eight, R1, R0, CALL_FUNCTION);
+        code.load(AccessWidth::Eight, R1, R0, CALL_FUNCTION);
         if of.outer != 0 {
             code.jump_if(JumpCondition::Equal, R1, of.outer, note);
         }
         code.jump_if(JumpCondition::NotEqual, R1, function, first);
-        code.load(Width::Eight, R1, R0, CALL_STACK);
-        code.load(Width::Eight, R2, R10, STACK);
+        code.load(AccessWidth::Eight, R1, R0, CALL_STACK);
+        code.load(AccessWidth::Eight, R2, R10, STACK);
         code.jump(JumpCondition::NotEqual, R1, R2, first);
-        code.load(Width::Eight, R1, R0, CALL_TIME);
-        code.immediate(Arithmetic::Add, R1, SAME_CALL_NS);
+        code.load(AccessWidth::Eight, R1, R0, CALL_TIME);
+        code.immediate(ArithmeticOperation::Add, R1, SAME_CALL_NS);
         code.jump(JumpCondition::Less, R9, R1, note);
     }
     code.bind(first);
     if of.count != CountPlace::Nowhere {
         find_session(&mut code, maps, lost);
-        code.load(Width::Eight, R1, R7, SESSION_CALLS + of.direction());
+        code.load(AccessWidth::Eight, R1, R7, SESSION_CALLS + of.direction());
         code.jump_if(JumpCondition::NotEqual, R1, 0, in_use);
         code.jump_always(free);
         code.bind(in_use);
         add_hole(&mut code, of);
         code.bind(free);
-        code.immediate(Arithmetic::Set, R1, 1);
+        code.immediate(ArithmeticOperation::Set, R1, 1);
         code.store(R7, SESSION_CALLS + of.direction(), R1);
     }
     code.bind(note);
     for (from, to) in [(SESSION_PLACE, 0), (COUNT, 16), (STACK, CALL_STACK)] {
-        code.load(Width::Eight, R1, R10, from);
+        code.load(AccessWidth::Eight, R1, R10, from);
         code.store(R10, VALUE + to, R1);
     }
     code.store(R10, VALUE + 8, R8);
     code.store(R10, VALUE + CALL_TIME, R9);
-    code.immediate(Arithmetic::Set, R1, function);
+    code.immediate(ArithmeticOperation::Set, R1, function);
     code.store(R10, VALUE + CALL_FUNCTION, R1);
     update(&mut code, maps.calls, THREAD);
     if of.count == CountPlace::Nowhere {
@@ -321,15 +324,15 @@ pub(crate) fn entry_program(function: i32, of: &TlsFunction, maps: &TlsMaps) -> 
 pub(crate) fn return_program(function: i32, of: &TlsFunction, maps: &TlsMaps) -> Vec<Instruction> {
     let mut code = Assembler::default();
     let [end, lost, other] = std::array::from_fn(|_| code.label());
-    code.register(Arithmetic::Set, R6, R1);
+    code.register(ArithmeticOperation::Set, R6, R1);
     note_thread(&mut code);
     look_up(&mut code, maps.calls, THREAD);
     code.jump_if(JumpCondition::Equal, R0, 0, end);
-    code.load(Width::Eight, R1, R0, CALL_FUNCTION);
+    code.load(AccessWidth::Eight, R1, R0, CALL_FUNCTION);
     code.jump_if(JumpCondition::NotEqual, R1, function, other);
-    code.load(Width::Eight, R8, R0, 8);
+    code.load(AccessWidth::Eight, R8, R0, 8);
     for (from, to) in [(0, SESSION_PLACE), (16, COUNT), (CALL_TIME, START)] {
-        code.load(Width::Eight, R1, R0, from);
+        code.load(AccessWidth::Eight, R1, R0, from);
         code.store(R10, to, R1);
     }
     forget(&mut code, maps.calls, THREAD);
@@ -340,7 +343,7 @@ pub(crate) fn return_program(function: i32, of: &TlsFunction, maps: &TlsMaps) ->
         return code.finish();
     }
     find_session(&mut code, maps, lost);
-    code.immediate(Arithmetic::Set, R1, 0);
+    code.immediate(ArithmeticOperation::Set, R1, 0);
     code.store(R7, SESSION_CALLS + of.direction(), R1);
     let [failed, unknown] = std::array::from_fn(|_| code.label());
     moved_bytes(&mut code, of.count, MoveLabels { nothing: end, failed, unknown });
@@ -362,9 +365,9 @@ pub(crate) fn return_program(function: i32, of: &TlsFunction, maps: &TlsMaps) ->
     code.bind(failed);
     if !of.is_read {
         let is_noted = code.label();
-        code.load(Width::Eight, R1, R7, SESSION_UNWRITTEN);
+        code.load(AccessWidth::Eight, R1, R7, SESSION_UNWRITTEN);
         code.jump_if(JumpCondition::NotEqual, R1, 0, is_noted);
-        code.load(Width::Eight, R1, R10, START);
+        code.load(AccessWidth::Eight, R1, R10, START);
         code.store(R7, SESSION_UNWRITTEN, R1);
         code.bind(is_noted);
     }
@@ -384,21 +387,21 @@ pub(crate) fn return_program(function: i32, of: &TlsFunction, maps: &TlsMaps) ->
 /// A call that wrote started when the first one did that failed to write the same bytes.
 fn start_at_first_attempt(code: &mut Assembler) {
     let is_first = code.label();
-    code.load(Width::Eight, R1, R7, SESSION_UNWRITTEN);
+    code.load(AccessWidth::Eight, R1, R7, SESSION_UNWRITTEN);
     code.jump_if(JumpCondition::Equal, R1, 0, is_first);
     code.store(R10, START, R1);
-    code.immediate(Arithmetic::Set, R1, 0);
+    code.immediate(ArithmeticOperation::Set, R1, 0);
     code.store(R7, SESSION_UNWRITTEN, R1);
     code.bind(is_first);
 }
 
 /// Notes the positions in both streams of the session `r7`, and moves behind `r6` bytes.
 fn note_positions(code: &mut Assembler, of: &TlsFunction) {
-    code.load(Width::Eight, R1, R7, SESSION_BYTES + 8 - of.direction());
+    code.load(AccessWidth::Eight, R1, R7, SESSION_BYTES + 8 - of.direction());
     code.store(R10, OTHER, R1);
-    code.load(Width::Eight, R1, R7, SESSION_BYTES + of.direction());
+    code.load(AccessWidth::Eight, R1, R7, SESSION_BYTES + of.direction());
     code.store(R10, POSITION, R1);
-    code.register(Arithmetic::Add, R1, R6);
+    code.register(ArithmeticOperation::Add, R1, R6);
     code.store(R7, SESSION_BYTES + of.direction(), R1);
 }
 
@@ -413,31 +416,31 @@ struct MoveLabels {
 /// `r6 = bytes that the call moved`; its value before is the address of the registers.
 fn moved_bytes(code: &mut Assembler, count: CountPlace, labels: MoveLabels) {
     let MoveLabels { nothing, failed, unknown } = labels;
-    code.load(Width::Eight, R1, R6, REGISTERS.result);
+    code.load(AccessWidth::Eight, R1, R6, REGISTERS.result);
     match count {
         CountPlace::Returned => {
-            code.register(Arithmetic::Set, R6, R1);
-            code.immediate(Arithmetic::ShiftLeft, R6, 32);
-            code.immediate(Arithmetic::ShiftRight, R6, 32);
+            code.register(ArithmeticOperation::Set, R6, R1);
+            code.immediate(ArithmeticOperation::ShiftLeft, R6, 32);
+            code.immediate(ArithmeticOperation::ShiftRight, R6, 32);
             code.jump_if(JumpCondition::Equal, R6, 0, failed);
             // Negative numbers are failures.
             code.jump_if(JumpCondition::Greater, R6, i32::MAX, failed);
         }
         CountPlace::Nowhere | CountPlace::ReturnedWithoutBuffer => {
-            code.register(Arithmetic::Set, R6, R1);
+            code.register(ArithmeticOperation::Set, R6, R1);
             code.jump_if(JumpCondition::SignedLess, R6, 0, failed);
             code.jump_if(JumpCondition::Equal, R6, 0, nothing);
             code.jump_if(JumpCondition::Greater, R6, i32::MAX, unknown);
         }
         CountPlace::FourthArgument => {
-            code.immediate(Arithmetic::ShiftLeft, R1, 32);
+            code.immediate(ArithmeticOperation::ShiftLeft, R1, 32);
             code.jump_if(JumpCondition::Equal, R1, 0, failed);
-            code.load(Width::Eight, R3, R10, COUNT);
+            code.load(AccessWidth::Eight, R3, R10, COUNT);
             stack_address(code, R1, COUNT);
-            code.immediate(Arithmetic::Set, R2, 8);
+            code.immediate(ArithmeticOperation::Set, R2, 8);
             code.call(HelperFunction::ProbeReadUser);
             code.jump_if(JumpCondition::NotEqual, R0, 0, unknown);
-            code.load(Width::Eight, R6, R10, COUNT);
+            code.load(AccessWidth::Eight, R6, R10, COUNT);
             code.jump_if(JumpCondition::Equal, R6, 0, nothing);
             code.jump_if(JumpCondition::Greater, R6, i32::MAX, unknown);
         }
