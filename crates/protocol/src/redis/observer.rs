@@ -164,7 +164,12 @@ impl RedisObserver {
             self.mode.unsubscriptions = self.mode.unsubscriptions.saturating_sub(1);
         }
         let Some(request) = self.requests.front() else { return };
-        if request.confirmations == 0 || !arguments.is(0, request.command.verb.as_str()) {
+        // A message that began before the request confirms another one.
+        let is_later = reply.start >= request.request_start;
+        if request.confirmations == 0
+            || !is_later
+            || !arguments.is(0, request.command.verb.as_str())
+        {
             return;
         }
         if request.response_start == 0 {

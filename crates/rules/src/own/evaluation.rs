@@ -41,7 +41,7 @@ pub(crate) struct OwnInputs<'a> {
     /// Streams that are silent since an earlier time are not watched: at a restart, streams that
     /// were silent before are no news.
     pub(crate) watched_from_ns: i64,
-    /// Series of active alerts: only they need to be known as retired.
+    /// Series of active alerts: of others, only those that fire need to be known as retired.
     pub(crate) watched: &'a BTreeSet<LabelSet>,
     /// States of the rules of a formula, by name.
     pub(crate) operands: &'a BTreeMap<String, OperandState>,
@@ -217,17 +217,22 @@ impl OwnEvaluation<'_> {
         let is_watched = self.inputs.watched.contains(&stream.labels);
         let is_missing = window.value == WindowValue::Missing;
         let has_absence = self.condition.criteria.iter().any(Criterion::is_absence);
-        let may_be_retired = is_watched || (has_absence && is_missing);
-        let finding =
-            match may_be_retired && stream.is_retired(self.source, time_ns).map_err(query_error)? {
-                true => StreamFinding::Retired,
-                false => {
-                    if let Some(clock) = clock.as_deref_mut().filter(|_| has_absence) {
-                        stream.add_rows(self.source, clock, time_ns).map_err(query_error)?;
-                    }
-                    StreamFinding::Measured(self.criteria(&window, Some(stream), clock.as_deref()))
+        let is_retired = || stream.is_retired(self.source, time_ns).map_err(query_error);
+        let finding = match (is_watched || (has_absence && is_missing)) && is_retired()? {
+            true => StreamFinding::Retired,
+            false => {
+                if let Some(clock) = clock.as_deref_mut().filter(|_| has_absence) {
+                    stream.add_rows(self.source, clock, time_ns).map_err(query_error)?;
                 }
-            };
+                match self.criteria(&window, Some(stream), clock.as_deref()) {
+                    // The window may have the rows before the retirement.
+                    Ok(WindowHit::Holds(_)) if !is_watched && is_retired()? => {
+                        StreamFinding::Retired
+                    }
+                    measured => StreamFinding::Measured(measured),
+                }
+            }
+        };
         self.add(&stream.labels, finding.clone(), rows.as_ref(), findings);
         let newest_ns = clock.as_deref().filter(|_| has_absence).and_then(ObservedClock::newest_ns);
         if let Some(newest_ns) = newest_ns.filter(|_| is_missing) {

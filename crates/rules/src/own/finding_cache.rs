@@ -36,7 +36,8 @@ pub(crate) struct FindingCache {
 pub(super) struct CachedFinding {
     /// Rows of its window.
     pub(super) rows: WindowRows,
-    /// Whether it had an active alert: of others, nobody asks whether they were retired.
+    /// Whether it had an active alert: of others that do not fire, nobody asks whether they were
+    /// retired.
     pub(super) is_watched: bool,
     pub(super) finding: StreamFinding,
 }

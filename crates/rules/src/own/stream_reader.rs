@@ -7,8 +7,8 @@ use std::rc::Rc;
 use hist::{Bracket, Mixture};
 use model::{Selector, SeriesKind};
 use query::{
-    LabelSet, Language, NAME, QueryRequest, ResultData, SeriesHandle, Source, StepValue,
-    WindowSource, execute, is_stale,
+    LabelSet, Language, NAME, QueryRequest, ResultData, SeriesHandle, SeriesPoint, Source,
+    StepValue, WindowSource, execute, is_stale,
 };
 use store::{NumberAggregate, TimeGrid, WindowRows};
 
@@ -18,6 +18,9 @@ use super::shape_change::BASELINE_WINDOWS;
 use crate::affected_users::{count_above, count_users, users_of};
 use crate::evaluator::RuleQueryError;
 use crate::overlay::SourceEvaluator;
+
+/// Lengths of the ranges in which the newest row before others is looked for, each longer.
+const ROW_SEARCH_NS: [i64; 3] = [60 * 1_000_000_000, 3600 * 1_000_000_000, FIRST_ROW_AGE_MAX_NS];
 
 /// Series that are one stream.
 pub(super) struct SelectedStream {
@@ -307,28 +310,44 @@ impl SelectedStream {
         Ok(source.time_range(&self.handles, range)?.map(|range| range.end))
     }
 
-    /// Whether somebody retired the stream: a marker of a retirement is its newest row. Markers of
-    /// sources that stopped are none.
+    /// Whether somebody retired the stream: a marker of a retirement is the newest row that ended up
+    /// to a time. Markers of sources that stopped are none.
     pub(super) fn is_retired(&self, source: &dyn Source, time_ns: i64) -> query::Result<bool> {
         let mut newest: Option<(i64, bool)> = None;
         for handle in &self.handles {
-            let range = i64::MIN / 2..time_ns;
-            let series = std::slice::from_ref(handle);
-            let Some(found) = source.time_range(series, range)? else { continue };
-            // The range ends with the newest row.
-            let (start, end) = (found.end.saturating_sub(2), found.end.saturating_add(1));
-            let is_retirement = match handle.kind {
-                SeriesKind::Counter(_) | SeriesKind::Gauge => {
-                    let points = source.samples(handle, start..end.min(time_ns))?.values;
-                    let last = points.last();
-                    last.is_some_and(|point| point.start.is_some() && is_marker(&point.value))
-                }
-                SeriesKind::Histogram(_) | SeriesKind::Text => false,
-            };
-            newest = newest.max(Some((found.end, is_retirement)));
+            newest = newest.max(newest_row(source, handle, time_ns)?);
         }
         Ok(newest.is_some_and(|(_, is_retirement)| is_retirement))
     }
+}
+
+/// End of the newest row of a series that ended up to a time, and whether it is the marker of a
+/// retirement.
+fn newest_row(
+    source: &dyn Source,
+    handle: &SeriesHandle,
+    time_ns: i64,
+) -> query::Result<Option<(i64, bool)>> {
+    let series = std::slice::from_ref(handle);
+    let Some(found) = source.time_range(series, i64::MIN / 2..time_ns)? else { return Ok(None) };
+    // The range ends with the newest row, unless later rows follow.
+    let lengths = if found.end < time_ns { &[2][..] } else { &ROW_SEARCH_NS };
+    for length in lengths {
+        let range = found.end.saturating_sub(*length)..found.end.saturating_add(1).min(time_ns);
+        let newest = if handle.kind == SeriesKind::Text {
+            let texts = source.texts(handle, range)?;
+            texts.last().map(|(time, _)| (*time, false))
+        } else {
+            let points = source.samples(handle, range)?.values;
+            let is_retirement =
+                |point: &SeriesPoint| point.start.is_some() && is_marker(&point.value);
+            points.last().map(|point| (point.time, is_retirement(point)))
+        };
+        if newest.is_some() {
+            return Ok(newest);
+        }
+    }
+    Ok(Some((found.start, false)))
 }
 
 fn is_marker(value: &StepValue) -> bool {

@@ -353,3 +353,27 @@ fn another_rule_of_the_same_name_has_no_findings_yet() {
     }
     assert_eq!((groups.reads(), groups.firing()), (1, 1));
 }
+
+/// Until then, it is retired in each evaluation, whether its window was read or not.
+#[test]
+fn a_retired_stream_stays_so_until_a_later_row_ends() {
+    let mut groups =
+        TwoGroups::new(&SLOW.replace("window = '30s'", "window = '30s'\nmin_count = 2"));
+    groups.series.row("latency", 0, 0, 250);
+    groups.series.row("latency", 0, 0, 250);
+    groups.evaluate(None);
+    groups.evaluate(None);
+    assert_eq!(groups.firing(), 1);
+    groups.series.pass(5 * SECOND);
+    // It begins before the retirement and ends 3 s after it.
+    groups.series.row("latency", 0, -3 * SECOND, 250);
+    groups.series.retire("latency", 0);
+    for _ in 0..2 {
+        groups.evaluate(None);
+        assert_eq!(groups.firing(), 0, "retired");
+        groups.series.pass(SECOND);
+    }
+    groups.series.pass(SECOND);
+    groups.evaluate(None);
+    assert_eq!(groups.firing(), 1, "a row follows");
+}
