@@ -17,6 +17,7 @@ use crate::part_log::PartLog;
 use crate::passed_tests::PassedTests;
 use crate::suite;
 use crate::test_report::{TestEnd, TestReport};
+use crate::test_seed::test_seed;
 use crate::workspace::Workspace;
 
 /// Fuzz one target until it fails, or for a number of seconds
@@ -240,9 +241,11 @@ impl Fuzzer {
         }
         let line = self.bounded(target);
         Ok(match self.engine {
-            FuzzEngine::Seeds => {
-                line.arg(&recorded_input(target)).arg(&corpus).arg(&seconds.to_string())
-            }
+            FuzzEngine::Seeds => line
+                .arg(&recorded_input(target))
+                .arg(&corpus)
+                .arg(&seconds.to_string())
+                .arg(&test_seed()?.to_string()),
             FuzzEngine::Coverage => line
                 .arg(&corpus)
                 .arg(&format!("-max_total_time={seconds}"))

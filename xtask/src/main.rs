@@ -30,6 +30,7 @@ mod soak;
 mod suite;
 mod system;
 mod test_report;
+mod test_seed;
 mod workspace;
 
 use std::process::ExitCode;

@@ -22,7 +22,7 @@ use crate::part_log::PartLog;
 use crate::test_report::TestReport;
 
 /// Environment variables that tests or compilers may read.
-const VARIABLES: [&str; 10] = [
+const VARIABLES: [&str; 11] = [
     "TZ",
     "LANG",
     "LC_ALL",
@@ -33,6 +33,7 @@ const VARIABLES: [&str; 10] = [
     "MIRIFLAGS",
     "LOOM_MAX_BRANCHES",
     "PROPTEST_CASES",
+    "TOPDECK_TEST_SEED",
 ];
 
 /// Sources of the parts: a change affects all of them.

@@ -8,9 +8,10 @@ use crate::ci_part::{CiPart, OutputMode, PartOutcome, run_all};
 use crate::command_line::CommandLine;
 use crate::libtest::run_cargo_test;
 use crate::part_log::PartLog;
+use crate::test_report::TestReport;
 use crate::{fuzz, loom, mutations, page};
 
-/// Run the tests named `soak_`, loom without a preemption bound, each fuzz target for minutes, and
+/// Run the tests named `soak_`, random tests with new seeds, loom without a preemption bound, each fuzz target for minutes, and
 /// mutation tests
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -33,7 +34,7 @@ fn names() -> Vec<clap::builder::PossibleValue> {
         .collect()
 }
 
-const PARTS: [CiPart; 5] = [
+const PARTS: [CiPart; 6] = [
     CiPart {
         name: "test",
         description: "tests named soak_, optimized",
@@ -46,6 +47,13 @@ const PARTS: [CiPart; 5] = [
         description: "a hundred kills while alerts fire, are sent and acknowledged; part of test",
         is_alone: true,
         run: alerts,
+        ..CiPart::DEFAULT
+    },
+    CiPart {
+        name: "random",
+        description: "all integration tests, ten times: property tests draw anew in each round",
+        is_alone: true,
+        run: random,
         ..CiPart::DEFAULT
     },
     CiPart {
@@ -72,6 +80,7 @@ const PARTS: [CiPart; 5] = [
 ];
 
 const FUZZ_SECONDS: u32 = 600;
+const RANDOM_ROUNDS: usize = 10;
 
 fn test(log: &PartLog) -> Result<PartOutcome> {
     let command =
@@ -88,6 +97,16 @@ fn alerts(log: &PartLog) -> Result<PartOutcome> {
         "cargo test -p topdeck --profile quick --locked --test it -- --include-ignored soak_alerts";
     let report = run_cargo_test(log, &page::permit_missing(CommandLine::new(command)), command)?;
     Ok(PartOutcome::Tests(report))
+}
+
+/// What `make test` draws for its commit, these draw anew.
+fn random(log: &PartLog) -> Result<PartOutcome> {
+    let command = "cargo test --workspace --locked --no-fail-fast --test it";
+    let mut all = TestReport::default();
+    for _ in 0..RANDOM_ROUNDS {
+        all.add(run_cargo_test(log, &page::permit_missing(CommandLine::new(command)), command)?);
+    }
+    Ok(PartOutcome::Tests(all))
 }
 
 fn loom_unbounded(log: &PartLog) -> Result<PartOutcome> {

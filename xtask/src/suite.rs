@@ -23,6 +23,7 @@ use crate::page;
 use crate::part_log::PartLog;
 use crate::passed_tests::PassedTests;
 use crate::test_report::{TestReport, Timing};
+use crate::test_seed::{self, test_seed};
 use crate::workspace::Workspace;
 
 /// Package selection of all test builds. Another selection changes features of shared dependencies,
@@ -117,7 +118,7 @@ pub(crate) fn run_ignored(
     let mut report = TestReport::default();
     let variables: String = env.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
     for program in build_once(log)?.tests.iter().filter(|program| program.name.ends_with(" it")) {
-        let mut command = program.command(program.threads);
+        let mut command = program.command(program.threads)?;
         command.args(["--ignored", name]).envs(env.iter().copied());
         let repeat = format!("{variables}{} -- --ignored --exact", program.command);
         report.add(run_program(log, program, command, &repeat, |_| ())?);
@@ -196,7 +197,7 @@ fn run_unless_unchanged(
         false => PassedTests::key(&files)?,
     };
     let threads = if choice == TestSelection::Alone { THREADS_ALONE } else { program.threads };
-    let mut command = program.command(threads);
+    let mut command = program.command(threads)?;
     let name = match choice {
         TestSelection::Shared => {
             for name in &program.alone {
@@ -213,7 +214,8 @@ fn run_unless_unchanged(
         return Ok(report);
     }
     let mut known = 0;
-    let repeat = format!("{} -- --exact", program.command);
+    let seed = format!("{}={}", test_seed::PROPERTY_TESTS_VARIABLE, test_seed()?);
+    let repeat = format!("{seed} {} -- --exact", program.command);
     let report = run_program(log, program, command, &repeat, |count| {
         progress.add(log, count - known);
         known = count;
@@ -347,7 +349,7 @@ impl TestProgram {
     }
 
     /// The program with the environment that cargo sets, with output as events.
-    fn command(&self, threads: usize) -> Command {
+    fn command(&self, threads: usize) -> Result<Command> {
         let mut command = Command::new(&self.path);
         command
             .args(JSON_ARGUMENTS.split(' '))
@@ -355,11 +357,12 @@ impl TestProgram {
             .current_dir(&self.dir)
             .stdin(Stdio::null())
             .env("CARGO_MANIFEST_DIR", &self.dir)
-            .env("RUSTC_BOOTSTRAP", "1");
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env(test_seed::PROPERTY_TESTS_VARIABLE, test_seed()?.to_string());
         if self.is_unoptimized {
             command.env("RUST_MIN_STACK", UNOPTIMIZED_STACK_BYTES);
         }
-        command
+        Ok(command)
     }
 }
 

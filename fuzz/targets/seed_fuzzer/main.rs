@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use allocation_counter::AllocationInfo;
 use topdeck_fuzz::FuzzCheck;
@@ -24,10 +24,10 @@ use self::input_change::InputChanger;
 use self::input_pool::InputPool;
 use self::random_draws::RandomDraws;
 
-const USAGE: &str = "usage: TOPDECK_FUZZ_TARGET=TARGET seed_fuzzer BYTES_MAX FILE [SEEDS SECONDS]
+const USAGE: &str = "usage: TOPDECK_FUZZ_TARGET=TARGET seed_fuzzer BYTES_MAX FILE [SEEDS SECONDS DRAWS]
 
 Checks the input in FILE once; or writes inputs to FILE and checks them for SECONDS, made from the
-files of the directory SEEDS. A check that holds more than BYTES_MAX of memory at once fails. The
+files of the directory SEEDS, as the number DRAWS decides. A check that holds more than BYTES_MAX of memory at once fails. The
 target `list` prints all targets. After a failure, FILE contains the failed input, preceded by its
 length in 8 bytes.";
 
@@ -47,11 +47,12 @@ fn main() -> ExitCode {
                 LimitedCheck { check, bytes_max }.run(&input);
             })
         }),
-        [bytes_max, file, seeds, seconds] => {
-            let numbers = bytes_max.parse().ok().zip(seconds.parse().ok());
-            numbers.map(|(bytes_max, seconds)| {
+        [bytes_max, file, seeds, seconds, draws] => {
+            let numbers = bytes_max.parse().ok().zip(seconds.parse().ok()).zip(draws.parse().ok());
+            numbers.map(|((bytes_max, seconds), draws)| {
                 let check = LimitedCheck { check, bytes_max };
-                fuzz(&check, Path::new(file), Path::new(seeds), Duration::from_secs(seconds))
+                let duration = Duration::from_secs(seconds);
+                fuzz(&check, Path::new(file), Path::new(seeds), duration, RandomDraws::new(draws))
             })
         }
         _ => None,
@@ -90,11 +91,10 @@ fn fuzz(
     file: &Path,
     seeds: &Path,
     duration: Duration,
+    mut draws: RandomDraws,
 ) -> std::io::Result<()> {
     let start = Instant::now();
     let file = File::create(file)?;
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut draws = RandomDraws::new(since_epoch.as_nanos() as u64);
     let mut pool = InputPool::read(seeds)?;
     watch();
     let run = |input: &[u8]| {
