@@ -11,8 +11,8 @@ use crate::part_log::PartLog;
 use crate::test_report::TestReport;
 use crate::{fuzz, loom, mutations, page};
 
-/// Run the tests named `soak_`, random tests with new seeds, loom without a preemption bound, each fuzz target for minutes, and
-/// mutation tests
+/// Run the tests named `soak_`, random tests with new seeds, loom without a preemption bound, each
+/// fuzz target for minutes, and mutation tests
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Run only these parts
