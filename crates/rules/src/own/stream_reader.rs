@@ -310,8 +310,8 @@ impl SelectedStream {
         Ok(source.time_range(&self.handles, range)?.map(|range| range.end))
     }
 
-    /// Whether somebody retired the stream: a marker of a retirement is the newest row that ended up
-    /// to a time. Markers of sources that stopped are none.
+    /// Whether somebody retired the stream: the newest row that ended at a time or before marks a
+    /// retirement. Markers of sources that stopped are none.
     pub(super) fn is_retired(&self, source: &dyn Source, time_ns: i64) -> query::Result<bool> {
         let mut newest: Option<(i64, bool)> = None;
         for handle in &self.handles {
