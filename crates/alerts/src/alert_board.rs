@@ -16,14 +16,13 @@ use rules::{
 use tokio::sync::watch;
 
 use crate::alert_history::AlertHistory;
+use crate::alert_notification::alert_severity;
 use crate::alert_selection::rule_alert_labels;
 use crate::received_alerts::{ReceivedAlert, ReceivedAlerts};
 use crate::settings::AlertTables;
 use crate::silence_store::SilenceStore;
 
-/// Values of the label `severity` of alerts that need nobody: those of Prometheus' mixins.
-const QUIET_SEVERITIES: [&str; 2] = ["none", "info"];
-/// The same of own rules.
+/// Severity from which an alert needs nobody: that of `info` and `none` in Prometheus' mixins.
 const QUIET_SEVERITY_MIN: u8 = 4;
 
 /// A group after its last evaluation.
@@ -170,15 +169,13 @@ impl BoardState {
             let is_red = alert.state == AlertState::Firing
                 && alert.acknowledgements.current().is_none()
                 && !alert.is_unknown();
-            let is_quiet = match alert.severity() {
-                Some(severity) => severity >= QUIET_SEVERITY_MIN,
-                None => QUIET_SEVERITIES.contains(&labels.get("severity")),
-            };
+            let severity = alert_severity(alert.severity(), labels.get("severity"));
+            let is_quiet = severity >= QUIET_SEVERITY_MIN;
             (is_red, is_quiet || is_silenced(&silences, labels, alert))
         });
         let received = self.firing_received().map(|alert| {
-            let severity = alert.labels.get("severity").map_or("", String::as_str);
-            let is_quiet = QUIET_SEVERITIES.contains(&severity);
+            let label = alert.labels.get("severity").map_or("", String::as_str);
+            let is_quiet = alert_severity(None, label) >= QUIET_SEVERITY_MIN;
             let is_silenced = silences.is_silenced(&alert.labels);
             (alert.acknowledgements.current().is_none(), is_quiet || is_silenced)
         });

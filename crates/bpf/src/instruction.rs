@@ -38,21 +38,21 @@ pub enum Register {
     R10,
 }
 
-/// AccessWidth of a load or store.
+/// Width of a load or store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AccessWidth {
-    /// 32 bits.
-    Four = 0x00,
-    /// 64 bits.
-    Eight = 0x18,
+    /// `BPF_W`.
+    Bits32 = 0x00,
+    /// `BPF_DW`.
+    Bits64 = 0x18,
 }
 
-/// 64-bit arithmetic.
+/// Operation of the arithmetic unit (ALU) on 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the names say it")]
-pub enum ArithmeticOperation {
+pub enum AluOperation {
     Add = 0x00,
     Subtract = 0x10,
     Multiply = 0x20,
@@ -60,7 +60,7 @@ pub enum ArithmeticOperation {
     And = 0x50,
     ShiftLeft = 0x60,
     ShiftRight = 0x70,
-    Set = 0xb0,
+    Move = 0xb0,
 }
 
 /// Jump condition; unsigned except the last two.
@@ -70,7 +70,7 @@ pub enum ArithmeticOperation {
 pub enum JumpCondition {
     Equal = 0x10,
     Greater = 0x20,
-    AnyBit = 0x40,
+    AnyBitSet = 0x40,
     NotEqual = 0x50,
     Less = 0xa0,
     AtMost = 0xb0,
@@ -117,13 +117,13 @@ const MODE_ATOMIC: u8 = 0xc0;
 /// The operand is a register.
 const SOURCE_REGISTER: u8 = 0x08;
 /// A load of 64 bits, of two instructions.
-pub const LOAD_WIDE: u8 = CLASS_LD | MODE_IMM | AccessWidth::Eight as u8;
+pub const LOAD_WIDE: u8 = CLASS_LD | MODE_IMM | AccessWidth::Bits64 as u8;
 /// A call of a helper function.
 pub const CALL: u8 = CLASS_JMP | 0x80;
 /// The end of the program.
 pub const EXIT: u8 = CLASS_JMP | 0x90;
 /// An atomic operation on 64 bits.
-pub const ATOMIC: u8 = CLASS_STX | MODE_ATOMIC | AccessWidth::Eight as u8;
+pub const ATOMIC: u8 = CLASS_STX | MODE_ATOMIC | AccessWidth::Bits64 as u8;
 /// The immediate of an atomic addition.
 pub const ATOMIC_ADD: i32 = 0x00;
 /// The immediate of a compare-and-exchange.
@@ -162,7 +162,7 @@ impl Assembler {
 
     /// `*(u64 *)(to + offset) = from`
     pub fn store(&mut self, to: Register, offset: i16, from: Register) {
-        self.store_width(AccessWidth::Eight, to, offset, from);
+        self.store_width(AccessWidth::Bits64, to, offset, from);
     }
 
     /// `*(to_width *)(to + offset) = from`
@@ -171,12 +171,12 @@ impl Assembler {
     }
 
     /// `to = to ∘ from`
-    pub fn register(&mut self, what: ArithmeticOperation, to: Register, from: Register) {
+    pub fn register(&mut self, what: AluOperation, to: Register, from: Register) {
         self.push(CLASS_ALU64 | SOURCE_REGISTER | what as u8, to, from as u8, 0, 0);
     }
 
     /// `to = to ∘ immediate`, the immediate sign-extended.
-    pub fn immediate(&mut self, what: ArithmeticOperation, to: Register, immediate: i32) {
+    pub fn immediate(&mut self, what: AluOperation, to: Register, immediate: i32) {
         self.push(CLASS_ALU64 | what as u8, to, 0, 0, immediate);
     }
 
@@ -222,7 +222,7 @@ impl Assembler {
 
     /// `return 0`
     pub fn exit(&mut self) {
-        self.immediate(ArithmeticOperation::Set, Register::R0, 0);
+        self.immediate(AluOperation::Move, Register::R0, 0);
         self.push(EXIT, Register::R0, 0, 0, 0);
     }
 
@@ -282,8 +282,8 @@ mod tests {
     fn bytes_are_those_of_the_specification() {
         let mut code = Assembler::default();
         let end = code.label();
-        code.load(AccessWidth::Four, R3, R6, 24);
-        code.register(ArithmeticOperation::Set, R1, R2);
+        code.load(AccessWidth::Bits32, R3, R6, 24);
+        code.register(AluOperation::Move, R1, R2);
         code.jump_if(JumpCondition::Greater, R4, 1215, end);
         code.atomic_add(R5, 64, R1);
         code.call(HelperFunction::KtimeGetNs);

@@ -19,8 +19,8 @@ mod uprobe;
 
 pub use btf::Btf;
 pub use instruction::{
-    ATOMIC, ATOMIC_ADD, ATOMIC_COMPARE_EXCHANGE, AccessWidth, ArithmeticOperation, Assembler, CALL,
-    EXIT, HelperFunction, Instruction, JumpCondition, JumpLabel, LOAD_WIDE, PSEUDO_BTF_ID,
+    ATOMIC, ATOMIC_ADD, ATOMIC_COMPARE_EXCHANGE, AccessWidth, AluOperation, Assembler, CALL, EXIT,
+    HelperFunction, Instruction, JumpCondition, JumpLabel, LOAD_WIDE, PSEUDO_BTF_ID,
     PSEUDO_MAP_VALUE, Register,
 };
 pub use map::BpfMap;

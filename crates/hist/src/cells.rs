@@ -58,7 +58,7 @@ impl Cell {
     }
 
     /// Share of the cell's values at or below `x`, if they are evenly spread between the ends.
-    pub(crate) fn share_below(&self, x: f64, (lower, upper): (f64, f64)) -> f64 {
+    pub(crate) fn share_at_most(&self, x: f64, (lower, upper): (f64, f64)) -> f64 {
         if x >= self.upper {
             1.0
         } else if x < self.lower {
@@ -153,8 +153,8 @@ impl Histogram {
     }
 
     /// Share of a cell's values at or below `x`, if they are evenly spread.
-    pub(crate) fn share_below(&self, cell: &Cell, x: f64) -> f64 {
-        cell.share_below(x, self.estimate_ends(cell))
+    pub(crate) fn share_at_most(&self, cell: &Cell, x: f64) -> f64 {
+        cell.share_at_most(x, self.estimate_ends(cell))
     }
 
     /// Number of values certainly below a positive limit `x`, and the cells that may extend to it.

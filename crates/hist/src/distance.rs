@@ -192,8 +192,8 @@ impl<'a> CdfWalker<'a> {
             let n = cell.count as f64;
             upper = upper.wrapping_add(cell.count);
             // Between the ends of cells the estimate is linear.
-            start += n * cell.share_below(from, cell.finite());
-            end += n * cell.share_below(to, cell.finite());
+            start += n * cell.share_at_most(from, cell.finite());
+            end += n * cell.share_at_most(to, cell.finite());
         }
         CdfStep {
             lower: self.ended,

@@ -196,7 +196,7 @@ impl Mixture {
             let middle = low * 0.5 + high * 0.5;
             let below: f64 = (self.parts.iter())
                 .flat_map(|part| part.cells().map(move |cell| (part, cell)))
-                .map(|(part, cell)| cell.count as f64 * part.share_below(&cell, middle))
+                .map(|(part, cell)| cell.count as f64 * part.share_at_most(&cell, middle))
                 .sum();
             if below < rank as f64 { low = middle } else { high = middle }
         }

@@ -89,7 +89,7 @@ impl Histogram {
 
     /// The value of a rank, 1-based.
     pub(crate) fn order_statistic(&self, rank: u64) -> Bracket {
-        let value = self.rank_in_bucket(rank);
+        let value = self.value_of_rank(rank);
         match value.is_wide().then(|| SumBounds::of(self)).flatten() {
             Some(bounds) => {
                 let (cell, before) = self.cell_of_rank(rank);
@@ -101,7 +101,7 @@ impl Histogram {
 
     /// The value of a rank as its bucket bounds it. Definitions of other programs do not use the
     /// sum.
-    fn rank_in_bucket(&self, rank: u64) -> Bracket {
+    fn value_of_rank(&self, rank: u64) -> Bracket {
         if let (1, Some(min)) = (rank, self.tracked_min().exact()) {
             return Bracket::exact(min);
         }
@@ -213,15 +213,15 @@ impl Histogram {
         };
         // The quantile itself is the value of the nearest rank, which is in the bucket below if the
         // rank is exactly at its end.
-        let nearest = self.rank_in_bucket(nearest_rank(q, n));
-        let known = self.rank_in_bucket(rank);
+        let nearest = self.value_of_rank(nearest_rank(q, n));
+        let known = self.value_of_rank(rank);
         let (lower, upper) = (known.lower.min(nearest.lower), known.upper.max(nearest.upper));
         Some(Bracket::new(lower, estimate, upper))
     }
 
     /// An estimate clamped to the bounds of the value of `rank`.
     fn clamp_to_rank(&self, rank: u64, estimate: f64) -> Bracket {
-        let known = self.rank_in_bucket(rank);
+        let known = self.value_of_rank(rank);
         Bracket::new(known.lower, estimate, known.upper)
     }
 

@@ -166,7 +166,7 @@ impl Histogram {
             LimitInclusion::Inclusive => cell.lower <= x,
             LimitInclusion::Exclusive => cell.lower < x,
         };
-        let share = |cell: &Cell| self.share_below(cell, x);
+        let share = |cell: &Cell| self.share_at_most(cell, x);
         let contains = |cell: &Cell| possible(cell) && !certain(cell);
         match self.cells_up_to(x) {
             Some((below, near)) => {
@@ -229,7 +229,7 @@ impl Histogram {
                 LimitInclusion::Inclusive => low <= cell.upper && cell.lower <= high,
                 LimitInclusion::Exclusive => low < cell.upper && cell.lower < high,
             },
-            |cell| self.share_below(cell, high) - self.share_below(cell, low),
+            |cell| self.share_at_most(cell, high) - self.share_at_most(cell, low),
         )
     }
 

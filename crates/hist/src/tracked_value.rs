@@ -46,7 +46,8 @@ impl<T: Copy> TrackedValue<T> {
         }
     }
 
-    /// Combines both values; the result is as uncertain as the worse of the two.
+    /// Combines both values. The result is as uncertain as the worse of the two; nothing is known of
+    /// one with a bound, which may be on either side.
     pub(crate) fn combine(self, other: TrackedValue<T>, f: impl Fn(T, T) -> T) -> TrackedValue<T> {
         match (self, other) {
             (TrackedValue::Exact(a), TrackedValue::Exact(b)) => TrackedValue::Exact(f(a, b)),

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bpf::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
 use bpf::{
-    AccessWidth, ArithmeticOperation, Assembler, BpfProgram, Btf, HelperFunction, Instruction,
+    AccessWidth, AluOperation, Assembler, BpfProgram, Btf, HelperFunction, Instruction,
     JumpCondition, JumpLabel, MapCells,
 };
 use serde::Deserialize;
@@ -134,38 +134,38 @@ impl BlockIoOffsets {
 fn program(fields: &BlockIoOffsets, slots: usize, map: i32) -> Vec<Instruction> {
     let mut code = Assembler::default();
     let end = code.label();
-    code.load(AccessWidth::Eight, R6, R1, 0);
-    code.load(AccessWidth::Eight, R8, R1, 8);
-    code.load(AccessWidth::Eight, R2, R1, 16);
+    code.load(AccessWidth::Bits64, R6, R1, 0);
+    code.load(AccessWidth::Bits64, R8, R1, 8);
+    code.load(AccessWidth::Bits64, R2, R1, 16);
     operation(&mut code, fields, end);
     device_key(&mut code, fields);
     slot(&mut code, slots, map, end);
     // `r7` = cells of the operation.
-    code.immediate(ArithmeticOperation::Multiply, R5, OPERATIONS.len() as i32);
-    code.register(ArithmeticOperation::Add, R5, R9);
-    code.immediate(ArithmeticOperation::Multiply, R5, 8 * OPERATION as i32);
-    code.immediate(ArithmeticOperation::Add, R7, 8 * (HEAD + slots) as i32);
-    code.register(ArithmeticOperation::Add, R7, R5);
+    code.immediate(AluOperation::Multiply, R5, OPERATIONS.len() as i32);
+    code.register(AluOperation::Add, R5, R9);
+    code.immediate(AluOperation::Multiply, R5, 8 * OPERATION as i32);
+    code.immediate(AluOperation::Add, R7, 8 * (HEAD + slots) as i32);
+    code.register(AluOperation::Add, R7, R5);
     let no_error = code.label();
-    code.immediate(ArithmeticOperation::And, R8, 0xff);
+    code.immediate(AluOperation::And, R8, 0xff);
     code.jump_if(JumpCondition::Equal, R8, 0, no_error);
-    code.immediate(ArithmeticOperation::Set, R2, 1);
+    code.immediate(AluOperation::Move, R2, 1);
     code.atomic_add(R7, 8 * ERRORS as i16, R2);
     code.bind(no_error);
     code.call(HelperFunction::KtimeGetNs);
-    code.register(ArithmeticOperation::Set, R8, R0);
+    code.register(AluOperation::Move, R8, R0);
     let without_start = code.label();
     let device = code.label();
-    code.load(AccessWidth::Eight, R1, R6, fields.start);
+    code.load(AccessWidth::Bits64, R1, R6, fields.start);
     code.jump_if(JumpCondition::Equal, R1, 0, without_start);
     emit_elapsed(&mut code, R1);
     grid::record(&mut code, AtomicMode::Atomic, 8 * TOTAL as i16, 8 * SUM_TOTAL as i16);
     code.jump_always(device);
     code.bind(without_start);
-    code.immediate(ArithmeticOperation::Set, R2, 1);
+    code.immediate(AluOperation::Move, R2, 1);
     code.atomic_add(R7, 8 * WITHOUT_START as i16, R2);
     code.bind(device);
-    code.load(AccessWidth::Eight, R1, R6, fields.io_start);
+    code.load(AccessWidth::Bits64, R1, R6, fields.io_start);
     code.jump_if(JumpCondition::Equal, R1, 0, end);
     emit_elapsed(&mut code, R1);
     grid::record(&mut code, AtomicMode::Atomic, 8 * DEVICE as i16, 8 * SUM_DEVICE as i16);
@@ -177,24 +177,24 @@ fn program(fields: &BlockIoOffsets, slots: usize, map: i32) -> Vec<Instruction> 
 /// Emits: `r9` = index of the operation; jumps to `end` if the request must not be counted now.
 fn operation(code: &mut Assembler, fields: &BlockIoOffsets, end: JumpLabel) {
     let [counts, known, write] = [code.label(), code.label(), code.label()];
-    code.load(AccessWidth::Four, R3, R6, fields.data_len);
+    code.load(AccessWidth::Bits32, R3, R6, fields.data_len);
     // The argument has 32 bits; the upper half of the register is undefined.
-    code.immediate(ArithmeticOperation::ShiftLeft, R2, 32);
-    code.immediate(ArithmeticOperation::ShiftRight, R2, 32);
+    code.immediate(AluOperation::ShiftLeft, R2, 32);
+    code.immediate(AluOperation::ShiftRight, R2, 32);
     code.jump(JumpCondition::Less, R2, R3, end);
-    code.load(AccessWidth::Four, R9, R6, fields.cmd_flags);
-    code.immediate(ArithmeticOperation::And, R9, 0xff);
+    code.load(AccessWidth::Bits32, R9, R6, fields.cmd_flags);
+    code.immediate(AluOperation::And, R9, 0xff);
     code.jump_if(JumpCondition::Equal, R9, 2, counts);
-    code.load(AccessWidth::Four, R3, R6, fields.rq_flags);
-    code.jump_if(JumpCondition::AnyBit, R3, 1 << fields.flush_sequence, end);
+    code.load(AccessWidth::Bits32, R3, R6, fields.rq_flags);
+    code.jump_if(JumpCondition::AnyBitSet, R3, 1 << fields.flush_sequence, end);
     code.bind(counts);
     code.jump_if(JumpCondition::AtMost, R9, 3, known);
     code.jump_if(JumpCondition::Equal, R9, 7, write);
     code.jump_if(JumpCondition::Equal, R9, 9, write);
-    code.immediate(ArithmeticOperation::Set, R9, 4);
+    code.immediate(AluOperation::Move, R9, 4);
     code.jump_always(known);
     code.bind(write);
-    code.immediate(ArithmeticOperation::Set, R9, 1);
+    code.immediate(AluOperation::Move, R9, 1);
     code.bind(known);
 }
 
@@ -202,16 +202,16 @@ fn operation(code: &mut Assembler, fields: &BlockIoOffsets, end: JumpLabel) {
 fn device_key(code: &mut Assembler, fields: &BlockIoOffsets) {
     match fields.disk {
         DiskPath::Queue { queue, disk } => {
-            code.load(AccessWidth::Eight, R2, R6, queue);
-            code.load(AccessWidth::Eight, R2, R2, disk);
+            code.load(AccessWidth::Bits64, R2, R6, queue);
+            code.load(AccessWidth::Bits64, R2, R2, disk);
         }
-        DiskPath::Disk(disk) => code.load(AccessWidth::Eight, R2, R6, disk),
+        DiskPath::Disk(disk) => code.load(AccessWidth::Bits64, R2, R6, disk),
     }
-    code.load(AccessWidth::Four, R3, R2, fields.major);
-    code.load(AccessWidth::Four, R4, R2, fields.first_minor);
-    code.immediate(ArithmeticOperation::ShiftLeft, R3, 20);
-    code.register(ArithmeticOperation::Or, R3, R4);
-    code.immediate(ArithmeticOperation::Add, R3, 1);
+    code.load(AccessWidth::Bits32, R3, R2, fields.major);
+    code.load(AccessWidth::Bits32, R4, R2, fields.first_minor);
+    code.immediate(AluOperation::ShiftLeft, R3, 20);
+    code.register(AluOperation::Or, R3, R4);
+    code.immediate(AluOperation::Add, R3, 1);
 }
 
 /// Emits: `r5` = index of the slot with the key in `r3`, `r7` = the map's value; jumps to `end` if
@@ -220,25 +220,25 @@ fn slot(code: &mut Assembler, slots: usize, map: i32, end: JumpLabel) {
     let mask = slots as i32 - 1;
     let found = code.label();
     code.map_value(R7, map, 0);
-    code.register(ArithmeticOperation::Set, R5, R3);
-    code.immediate(ArithmeticOperation::Multiply, R5, 0x61c8_8647);
-    code.immediate(ArithmeticOperation::ShiftRight, R5, 16);
+    code.register(AluOperation::Move, R5, R3);
+    code.immediate(AluOperation::Multiply, R5, 0x61c8_8647);
+    code.immediate(AluOperation::ShiftRight, R5, 16);
     for _ in 0..PROBES {
         let next = code.label();
-        code.immediate(ArithmeticOperation::And, R5, mask);
-        code.register(ArithmeticOperation::Set, R4, R5);
-        code.immediate(ArithmeticOperation::ShiftLeft, R4, 3);
-        code.register(ArithmeticOperation::Add, R4, R7);
-        code.load(AccessWidth::Eight, R0, R4, 8 * HEAD as i16);
+        code.immediate(AluOperation::And, R5, mask);
+        code.register(AluOperation::Move, R4, R5);
+        code.immediate(AluOperation::ShiftLeft, R4, 3);
+        code.register(AluOperation::Add, R4, R7);
+        code.load(AccessWidth::Bits64, R0, R4, 8 * HEAD as i16);
         code.jump(JumpCondition::Equal, R0, R3, found);
         code.jump_if(JumpCondition::NotEqual, R0, 0, next);
         code.compare_exchange(R4, 8 * HEAD as i16, R3);
         code.jump_if(JumpCondition::Equal, R0, 0, found);
         code.jump(JumpCondition::Equal, R0, R3, found);
         code.bind(next);
-        code.immediate(ArithmeticOperation::Add, R5, 1);
+        code.immediate(AluOperation::Add, R5, 1);
     }
-    code.immediate(ArithmeticOperation::Set, R2, 1);
+    code.immediate(AluOperation::Move, R2, 1);
     code.atomic_add(R7, 0, R2);
     code.jump_always(end);
     code.bind(found);
@@ -247,10 +247,10 @@ fn slot(code: &mut Assembler, slots: usize, map: i32, end: JumpLabel) {
 /// Emits: `r2` = `r8` minus the earlier time, at least 0.
 fn emit_elapsed(code: &mut Assembler, earlier: bpf::Register) {
     let forwards = code.label();
-    code.register(ArithmeticOperation::Set, R2, R8);
-    code.register(ArithmeticOperation::Subtract, R2, earlier);
+    code.register(AluOperation::Move, R2, R8);
+    code.register(AluOperation::Subtract, R2, earlier);
     code.jump_if(JumpCondition::SignedAtLeast, R2, 0, forwards);
-    code.immediate(ArithmeticOperation::Set, R2, 0);
+    code.immediate(AluOperation::Move, R2, 0);
     code.bind(forwards);
 }
 

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bpf::Register::{R1, R2, R3, R4, R5, R7};
-use bpf::{AccessWidth, ArithmeticOperation, Assembler, JumpCondition, Register};
+use bpf::{AccessWidth, AluOperation, Assembler, JumpCondition, Register};
 use hist::{CompensatedSum, Histogram, HistogramParts, Scheme, TrackedValue};
 
 /// log2 of the number of buckets per octave.
@@ -45,26 +45,26 @@ pub(crate) fn record(code: &mut Assembler, adding: AtomicMode, buckets: i16, sum
     let fits = code.label();
     code.constant(R3, (1 << TOP) - 1);
     code.jump(JumpCondition::AtMost, R2, R3, fits);
-    code.register(ArithmeticOperation::Set, R2, R3);
+    code.register(AluOperation::Move, R2, R3);
     code.bind(fits);
-    code.immediate(ArithmeticOperation::Set, R4, 0);
+    code.immediate(AluOperation::Move, R4, 0);
     for shift in [32, 16, 8, 4, 2, 1] {
         let skip = code.label();
-        code.register(ArithmeticOperation::Set, R5, R2);
-        code.immediate(ArithmeticOperation::ShiftRight, R5, shift);
+        code.register(AluOperation::Move, R5, R2);
+        code.immediate(AluOperation::ShiftRight, R5, shift);
         code.jump_if(JumpCondition::Less, R5, 1 << BITS, skip);
-        code.register(ArithmeticOperation::Set, R2, R5);
-        code.immediate(ArithmeticOperation::Add, R4, shift);
+        code.register(AluOperation::Move, R2, R5);
+        code.immediate(AluOperation::Add, R4, shift);
         code.bind(skip);
     }
-    code.immediate(ArithmeticOperation::ShiftLeft, R4, BITS as i32);
-    code.register(ArithmeticOperation::Add, R4, R2);
+    code.immediate(AluOperation::ShiftLeft, R4, BITS as i32);
+    code.register(AluOperation::Add, R4, R2);
     let outside = code.label();
     code.jump_if(JumpCondition::Greater, R4, BUCKETS as i32 - 1, outside);
-    code.immediate(ArithmeticOperation::ShiftLeft, R4, 3);
-    code.register(ArithmeticOperation::Set, R5, R7);
-    code.register(ArithmeticOperation::Add, R5, R4);
-    code.immediate(ArithmeticOperation::Set, R1, 1);
+    code.immediate(AluOperation::ShiftLeft, R4, 3);
+    code.register(AluOperation::Move, R5, R7);
+    code.register(AluOperation::Add, R5, R4);
+    code.immediate(AluOperation::Move, R1, 1);
     add(code, adding, R5, buckets, R1);
     code.bind(outside);
 }
@@ -74,8 +74,8 @@ fn add(code: &mut Assembler, adding: AtomicMode, to: Register, offset: i16, from
     if adding == AtomicMode::Atomic {
         return code.atomic_add(to, offset, from);
     }
-    code.load(AccessWidth::Eight, R3, to, offset);
-    code.register(ArithmeticOperation::Add, R3, from);
+    code.load(AccessWidth::Bits64, R3, to, offset);
+    code.register(AluOperation::Add, R3, from);
     code.store(to, offset, R3);
 }
 
@@ -131,7 +131,7 @@ mod tests {
     #[track_caller]
     fn check(value: u64, adding: AtomicMode) {
         let mut code = Assembler::default();
-        code.load(AccessWidth::Eight, R2, R1, 0);
+        code.load(AccessWidth::Bits64, R2, R1, 0);
         code.map_value(R7, 3, 0);
         record(&mut code, adding, 64, 8);
         code.exit();

@@ -44,12 +44,12 @@ pub fn clock_table() -> String {
             bound(", returned with each reading"),
         ),
         time_source(
-            "topdeck: now_relaxed",
+            "topdeck: now_unordered",
             clock::now_unordered,
             bound(", not ordered with other instructions"),
         ),
         time_source(
-            "topdeck: recent",
+            "topdeck: now_coarse",
             clock::now_coarse,
             "a millisecond plus scheduling delay".to_owned(),
         ),

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 use bpf::Register::{R0, R1, R2, R3, R6, R7, R8};
 use bpf::{
-    AccessWidth, ArithmeticOperation, Assembler, BpfProgram, Btf, HelperFunction, Instruction,
+    AccessWidth, AluOperation, Assembler, BpfProgram, Btf, HelperFunction, Instruction,
     JumpCondition, MapCells,
 };
 use serde::Deserialize;
@@ -89,34 +89,34 @@ impl RunQueueOffsets {
 fn program(fields: &RunQueueOffsets, processors: usize, map: i32) -> Vec<Instruction> {
     let mut code = Assembler::default();
     let [end, forwards, has_cells] = [code.label(), code.label(), code.label()];
-    code.load(AccessWidth::Eight, R6, R1, 16);
-    code.load(AccessWidth::Eight, R8, R6, fields.last_queued);
+    code.load(AccessWidth::Bits64, R6, R1, 16);
+    code.load(AccessWidth::Bits64, R8, R6, fields.last_queued);
     code.jump_if(JumpCondition::Equal, R8, 0, end);
     match fields.queue {
         RunQueuePath::Task { group, queue } => {
-            code.load(AccessWidth::Eight, R0, R6, group);
-            code.load(AccessWidth::Eight, R0, R0, queue);
+            code.load(AccessWidth::Bits64, R0, R6, group);
+            code.load(AccessWidth::Bits64, R0, R0, queue);
         }
         RunQueuePath::Variable(id) => {
             code.variable(R1, id);
             code.call(HelperFunction::ThisCpuPtr);
         }
     }
-    code.load(AccessWidth::Eight, R2, R0, fields.clock);
-    code.load(AccessWidth::Four, R3, R0, fields.cpu);
-    code.register(ArithmeticOperation::Subtract, R2, R8);
+    code.load(AccessWidth::Bits64, R2, R0, fields.clock);
+    code.load(AccessWidth::Bits32, R3, R0, fields.cpu);
+    code.register(AluOperation::Subtract, R2, R8);
     code.jump_if(JumpCondition::SignedAtLeast, R2, 0, forwards);
-    code.immediate(ArithmeticOperation::Set, R2, 0);
+    code.immediate(AluOperation::Move, R2, 0);
     code.bind(forwards);
     code.map_value(R7, map, 0);
     code.jump_if(JumpCondition::Less, R3, processors as i32, has_cells);
-    code.immediate(ArithmeticOperation::Set, R1, 1);
+    code.immediate(AluOperation::Move, R1, 1);
     code.atomic_add(R7, 0, R1);
     code.jump_always(end);
     code.bind(has_cells);
-    code.immediate(ArithmeticOperation::Multiply, R3, 8 * LANE as i32);
-    code.immediate(ArithmeticOperation::Add, R7, 8 * HEAD as i32);
-    code.register(ArithmeticOperation::Add, R7, R3);
+    code.immediate(AluOperation::Multiply, R3, 8 * LANE as i32);
+    code.immediate(AluOperation::Add, R7, 8 * HEAD as i32);
+    code.register(AluOperation::Add, R7, R3);
     grid::record(&mut code, AtomicMode::Plain, 8 * TIMES as i16, 8 * SUM as i16);
     code.bind(end);
     code.exit();

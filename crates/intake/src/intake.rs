@@ -39,9 +39,9 @@ pub const SEQUENCE_JUMP_MAX: u64 = 1 << 20;
 /// The same for a sender without a secret, whose name others can use: one forged request causes at
 /// most this many duplicates. A sender that has to skip more uses a new epoch.
 pub const UNAUTHENTICATED_SEQUENCE_JUMP_MAX: u64 = 1 << 12;
-/// The same for a journal, whose sequences are positions: the maximum number of records that it may
-/// drop at once.
-pub const REQUEST_JUMP_MAX: u64 = 1 << 32;
+/// The same for a journal: its sequences are positions, so this is the maximum number of records
+/// that it may drop at once.
+pub const JOURNAL_SEQUENCE_JUMP_MAX: u64 = 1 << 32;
 
 /// The write path. All methods may be called from any thread.
 #[derive(Debug)]
@@ -80,7 +80,8 @@ impl Intake {
         let acknowledged_damage =
             AcknowledgedDamage::open(disk, place, home.supervisor(), &mut notes)?;
         let impostors = |reason| {
-            let about = "Requests rejected because the producer id belongs to another sender";
+            let about = "Requests rejected because their producer id belongs to another sender, or \
+                         its sequence jumped";
             meter.counter("topdeck_intake_identity_rejections_total", about, &[("reason", reason)])
         };
         let shared = Arc::new(IntakeState {
@@ -224,7 +225,10 @@ impl Intake {
 
     /// A pending acknowledgement, if the batch was accepted under the identity that its sender had
     /// in an earlier version.
-    pub fn find_duplicate(&self, legacy_identity: BatchIdentity) -> Result<Option<PendingAck>> {
+    pub fn find_legacy_duplicate(
+        &self,
+        legacy_identity: BatchIdentity,
+    ) -> Result<Option<PendingAck>> {
         match self.shared.target.has_taken(legacy_identity)? {
             true => Ok(Some(self.shared.repeated())),
             false => Ok(None),
@@ -250,7 +254,7 @@ impl Intake {
         name: &str,
         batch: &Batch,
     ) -> Result<PendingAck> {
-        self.shared.check_sequence(identity, REQUEST_JUMP_MAX)?;
+        self.shared.check_sequence(identity, JOURNAL_SEQUENCE_JUMP_MAX)?;
         self.shared.absence.record(identity.producer, self.now());
         let pending_ack = self.shared.append_encoded(identity, name, batch)?;
         self.shared.record_sequence(identity);

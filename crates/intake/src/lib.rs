@@ -45,7 +45,9 @@ pub use counts::{Loss, ProducerCounts};
 pub use error::{Error, Result};
 pub use group_commit::PendingAck;
 pub use ingest_writer::IngestWriter;
-pub use intake::{Intake, REQUEST_JUMP_MAX, SEQUENCE_JUMP_MAX, UNAUTHENTICATED_SEQUENCE_JUMP_MAX};
+pub use intake::{
+    Intake, JOURNAL_SEQUENCE_JUMP_MAX, SEQUENCE_JUMP_MAX, UNAUTHENTICATED_SEQUENCE_JUMP_MAX,
+};
 pub use journal::log::{LogFn, LogLevel};
 pub use journal::supervisor::{
     DamageAcknowledgement, DamageReport, QuarantinedInput, SupervisedThread, Supervisor,

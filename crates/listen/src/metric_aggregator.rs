@@ -72,7 +72,7 @@ pub(crate) struct MetricAggregator {
     overflow_policy: OverflowPolicy,
     now_ns: i64,
     current: FlushInterval,
-    /// Values with their own timestamps.
+    /// Intervals of values of StatsD with timestamps of their own.
     future: BTreeMap<i64, FlushInterval>,
     finished: Vec<FlushInterval>,
     /// Approximate memory of all intervals that are not drained.

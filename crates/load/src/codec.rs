@@ -57,7 +57,7 @@ pub trait Codec: Send {
 
     /// Cancels a request. Returns whether the connection can be reused; if not, the caller closes
     /// it.
-    fn cancel(&mut self, _ticket: RequestId, _out: &mut Vec<u8>) -> bool {
+    fn cancel(&mut self, _request: RequestId, _out: &mut Vec<u8>) -> bool {
         false
     }
 }

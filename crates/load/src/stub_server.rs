@@ -135,7 +135,7 @@ impl StubServer {
 pub struct StallOnRunStart<'a>(pub &'a StubServer, pub ServerStall);
 
 impl Observer for StallOnRunStart<'_> {
-    fn run_started(&mut self, start_ns: u64, _began_unix_ns: i64) {
+    fn run_started(&mut self, start_ns: u64, _start_unix_ns: i64) {
         self.0.stall_between(start_ns + self.1.from_ns, start_ns + self.1.to_ns);
     }
 }

@@ -19,7 +19,7 @@ pub enum TargetError {
     },
     /// Missing or invalid part.
     #[error("invalid target {url:?}: {cause}")]
-    Wrong {
+    Invalid {
         /// The URL.
         url: String,
         /// Cause.
@@ -83,7 +83,7 @@ impl<'a> TargetUrl<'a> {
 
 impl TargetError {
     pub(crate) fn wrong(url: &str, cause: &str) -> TargetError {
-        TargetError::Wrong { url: redacted(url), cause: cause.to_owned() }
+        TargetError::Invalid { url: redacted(url), cause: cause.to_owned() }
     }
 }
 

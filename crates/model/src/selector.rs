@@ -8,7 +8,7 @@
 //! A label has one value or none, and a value is never empty: so "the label is missing" and "its
 //! value is the empty text" are the same, and are written as the exact empty text. Globs and
 //! regexes match only labels that are there, as in a tag search; where Prometheus says otherwise,
-//! [`Selector::matching`] adds the missing ones.
+//! [`Selector::label_matches`] adds the missing ones.
 //!
 //! Limits: [`LENGTH_MAX`], [`DEPTH_MAX`], [`REGEXES_MAX`] and [`REGEX_BYTES_MAX`], which together
 //! bound what a selector from outside can take. Regexes are those of the `regex` crate, linear in

@@ -16,7 +16,7 @@ use crate::interval_merger::IntervalMerger;
 use crate::interval_observer::IntervalObserver;
 use crate::interval_queue::IntervalQueue;
 use crate::interval_writer::IntervalWriter;
-use crate::packet_source::{InterfaceRings, PacketSource, TlsHandover};
+use crate::packet_source::{InterfaceRings, PacketSource, TlsProbeMailbox};
 use crate::settings::CaptureSettings;
 
 /// A running capture. Stops on drop.
@@ -26,7 +26,7 @@ pub struct WireCapture {
     queue: IntervalQueue,
     merger: IntervalMerger,
     status: CaptureStatus,
-    tls: TlsHandover,
+    tls: TlsProbeMailbox,
     captures: Vec<JoinHandle<Option<()>>>,
     writer: Option<JoinHandle<Option<intake::Result<()>>>>,
 }
@@ -39,10 +39,10 @@ impl WireCapture {
         intake: &Arc<Intake>,
     ) -> Result<WireCapture, Error> {
         let mut rings = InterfaceRings::open(settings)?;
-        let tls = TlsHandover::default();
+        let tls = TlsProbeMailbox::default();
         // The sessions of all libraries are in the records of one ring, so one thread reads them.
         if let Some(rings) = rings.first_mut() {
-            rings.set_tls(tls.clone());
+            rings.set_probe_mailbox(tls.clone());
         }
         let rings = rings.into_iter();
         let sources = rings.map(|rings| Box::new(rings) as Box<dyn PacketSource>).collect();
@@ -64,7 +64,7 @@ impl WireCapture {
         }
         self.status.set_tls(Ok(Vec::new()), LeftOutLibraries::default());
         let (targets, log) = (settings.tls.clone(), Arc::clone(intake));
-        let (status, handover) = (self.status.clone(), self.tls.clone());
+        let (status, mailbox) = (self.status.clone(), self.tls.clone());
         let stop = Arc::clone(&self.stop);
         let open = move || match TlsProbes::open(&targets) {
             Ok(probes) => {
@@ -73,7 +73,7 @@ impl WireCapture {
                     (log.settings().log)(LogLevel::Warn, &line);
                 }
                 status.set_tls(Ok(probes.files().to_vec()), probes.left_out().clone());
-                handover.give(probes);
+                mailbox.put(probes);
             }
             Err(error) => {
                 let error = error.to_string();
@@ -116,7 +116,7 @@ impl WireCapture {
             move || writer.run(),
         )?;
         let (captures, writer) = (Vec::new(), Some(writer));
-        let tls = TlsHandover::default();
+        let tls = TlsProbeMailbox::default();
         let mut capture = WireCapture { stop, queue, merger, status, tls, captures, writer };
         for (shard, source) in sources.into_iter().enumerate() {
             let clock = IntervalClock::new(intake.settings().interval, now);

@@ -30,24 +30,24 @@ pub trait PacketSource: Send {
     }
 }
 
-/// Longest wait for packets while TLS libraries are read, whose events do not end it: less than the
-/// time after its end that an interval is open, and no less than a stop waits for packets.
+/// Longest wait for packets while TLS libraries are read: their events do not end it. An interval
+/// is open for longer after its end. A stop waits for packets for at most this time.
 const TLS_WAIT: Duration = Duration::from_millis(60);
 
 /// Rings of all interfaces that one thread reads, and probes at TLS libraries.
 pub(crate) struct InterfaceRings {
     rings: Vec<PacketRing>,
     tls: Option<TlsProbes>,
-    /// Where probes come from that are opened while this is read.
-    handover: Option<TlsHandover>,
+    /// Probes that are opened while this is read arrive here.
+    mailbox: Option<TlsProbeMailbox>,
 }
 
-/// Probes that another thread has opened, for the one that reads them. Clones share them.
+/// Hands probes from the thread that opens them to the one that reads them. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TlsHandover(Arc<Mutex<Option<TlsProbes>>>);
+pub(crate) struct TlsProbeMailbox(Arc<Mutex<Option<TlsProbes>>>);
 
-impl TlsHandover {
-    pub(crate) fn give(&self, probes: TlsProbes) {
+impl TlsProbeMailbox {
+    pub(crate) fn put(&self, probes: TlsProbes) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(probes);
     }
 
@@ -64,7 +64,7 @@ impl InterfaceRings {
             true => vec![None],
             false => settings.interfaces.iter().cloned().map(Some).collect(),
         };
-        let rings = || InterfaceRings { rings: Vec::new(), tls: None, handover: None };
+        let rings = || InterfaceRings { rings: Vec::new(), tls: None, mailbox: None };
         let mut all: Vec<InterfaceRings> = (0..settings.threads).map(|_| rings()).collect();
         for interface in interfaces {
             let (ports, blocks) = (settings.ports(), settings.ring_blocks);
@@ -75,9 +75,9 @@ impl InterfaceRings {
         Ok(all)
     }
 
-    /// Reads the probes that come this way.
-    pub(crate) fn set_tls(&mut self, handover: TlsHandover) {
-        self.handover = Some(handover);
+    /// Takes further probes from a mailbox.
+    pub(crate) fn set_probe_mailbox(&mut self, mailbox: TlsProbeMailbox) {
+        self.mailbox = Some(mailbox);
     }
 }
 
@@ -108,7 +108,7 @@ impl PacketSource for InterfaceRings {
     }
 
     fn read_tls(&mut self, each: &mut dyn FnMut(&TlsEvent<'_>)) -> Option<u64> {
-        if let Some(probes) = self.handover.as_ref().and_then(TlsHandover::take) {
+        if let Some(probes) = self.mailbox.as_ref().and_then(TlsProbeMailbox::take) {
             self.tls = Some(probes);
         }
         let probes = self.tls.as_mut()?;

@@ -2,7 +2,7 @@
 //!
 //! A message is a type byte, a length that includes itself, and a body. The type is the kind of
 //! operation (`Q`: a query) or the kind of response message (`E`: an error, `Z`: the end of a
-//! response). The first message of a client, [`TLS_REQUEST`] or its startup message, has no type
+//! response). The first message of a client, [`SSL_REQUEST`] or its startup message, has no type
 //! byte.
 
 mod exchanges;
@@ -16,7 +16,7 @@ mod startup;
 use crate::ProtocolViolation;
 
 /// SSLRequest: length and code.
-pub const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
+pub const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 /// Maximum size of a message whose body is needed, far above real ones. The rest of a longer body
 /// is skipped.
 pub const RETAINED_BYTES_MAX: usize = 8 << 10;

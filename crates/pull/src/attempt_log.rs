@@ -41,8 +41,8 @@ impl AttemptLog {
         let counter = |outcome| {
             intake.meter().counter(
                 "topdeck_pull_attempts_total",
-                "scrapes and checks, by outcome: success, failed, skipped (not started), \
-                 not_stored (result lost)",
+                "scrapes and checks, by outcome: success, failed, skipped (not started, or \
+                 interrupted by a stop), not_stored (result lost)",
                 &[("kind", kind), ("job", name), ("outcome", outcome)],
             )
         };

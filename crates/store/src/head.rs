@@ -9,7 +9,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-mod last_frame;
+mod previous_sample;
 mod sample_decoder;
 #[cfg(test)]
 mod tests;
@@ -33,7 +33,7 @@ use crate::manifest::ProducerTable;
 use crate::resolution::{Resolution, interval_start};
 use crate::row::{Row, Rows};
 
-use last_frame::LastFrame;
+use previous_sample::PreviousSample;
 use sample_decoder::SampleDecoder;
 
 /// Rows of many series.
@@ -80,7 +80,7 @@ struct HeadSeries {
     /// Rows in order of arrival: zigzag start minus previous end, varint duration, value.
     bytes: Vec<u8>,
     /// Of a cumulative histogram with rows.
-    last_frame: Option<Box<LastFrame>>,
+    previous_sample: Option<Box<PreviousSample>>,
     rows: u64,
     end: i64,
     /// Earliest start, as recorded in chunk headers, and latest end of the rows.
@@ -117,7 +117,7 @@ impl Head {
         });
         let before = pending.held_bytes();
         let is_cumulative = kind == SeriesKind::Histogram(Temporality::Cumulative);
-        let last = pending.last_frame.as_ref().filter(|_| is_cumulative);
+        let last = pending.previous_sample.as_ref().filter(|_| is_cumulative);
         let is_increment = last.is_some_and(|last| {
             last.write_increment(&pending.bytes, entry.value, &mut self.increment)
         });
@@ -139,12 +139,12 @@ impl Head {
             SeriesKind::Histogram(_) | SeriesKind::Text => put_bytes(&mut pending.bytes, value),
         }
         if is_cumulative {
-            let last = pending.last_frame.get_or_insert_default();
+            let last = pending.previous_sample.get_or_insert_default();
             match is_increment {
                 true => last.set_increment(entry.value),
                 false => last.set_frame(value.len()),
             }
-            self.largest_frame_bytes = self.largest_frame_bytes.max(last.frame_bytes());
+            self.largest_frame_bytes = self.largest_frame_bytes.max(last.whole_bytes());
         }
         pending.end = entry.end;
         pending.rows = pending.rows.saturating_add(1);
@@ -352,7 +352,7 @@ const READ: &str = "BUG: the head holds what was checked";
 impl HeadSeries {
     /// Memory in bytes.
     fn held_bytes(&self) -> usize {
-        let frames = self.last_frame.as_ref().map_or(0, |frame| frame.held_bytes());
+        let frames = self.previous_sample.as_ref().map_or(0, |frame| frame.held_bytes());
         self.bytes.capacity().saturating_add(frames)
     }
 

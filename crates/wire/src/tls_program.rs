@@ -1,8 +1,7 @@
-//! BPF programs at the functions of a TLS library.
+//! BPF programs of uprobes at the functions of a TLS library.
 //!
-//! A program at the start of a function notes its arguments for the thread; one at its return
-//! copies the plaintext that the call moved, in chunks, to the ring buffer. Positions of streams
-//! are counted here, per session, so a chunk that is lost shows as a hole before the next one. A
+//! The uprobe at the start of a function notes its arguments for the thread; the uretprobe copies the plaintext that the call moved, in chunks, to the ring buffer. Positions of streams
+//! are counted here, per session, so a chunk that is lost shows as a gap before the next one. A
 //! program at a tracepoint of TCP notes the socket that a thread reads while it is inside of the
 //! library: no layout of the library's objects is needed.
 //!
@@ -20,7 +19,7 @@
 //!
 //! A session notes which of its directions have a call. One that finds its direction in use follows
 //! a call whose return was not seen: the kernel did not run its program, the call was forgotten, or
-//! another session was used inside of it (TLS in TLS). Its bytes are unknown, and a hole of
+//! another session was used inside of it (TLS in TLS). Its bytes are unknown, and a gap of
 //! [`LOST_CALL`] bytes says so. LibreSSL implements `SSL_read_ex` by `SSL_read`: the inner call
 //! replaces the outer one, and each byte is reported once. A direction of a session is never used
 //! by two threads: the libraries do not allow that.
@@ -31,8 +30,7 @@ mod socket;
 
 use bpf::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 use bpf::{
-    AccessWidth, ArithmeticOperation, Assembler, HelperFunction, Instruction, JumpCondition,
-    JumpLabel,
+    AccessWidth, AluOperation, Assembler, HelperFunction, Instruction, JumpCondition, JumpLabel,
 };
 
 use self::record::{RecordSize, emit_chunks, emit_record};
@@ -46,22 +44,22 @@ pub(crate) const CALL_VALUE: u32 = 48;
 pub(crate) const SESSION_KEY: u32 = 16;
 pub(crate) const SESSION_VALUE: u32 = 96;
 
-/// Positions in a call.
+/// Offsets in a call.
 const CALL_TIME: i16 = 24;
 const CALL_FUNCTION: i16 = 32;
 const CALL_STACK: i16 = 40;
-/// Positions in a session: what is kept of each direction is 8 bytes apart.
+/// Offsets in a session: what is kept of each direction is 8 bytes apart.
 const SESSION_BYTES: i16 = 0;
 const SESSION_CALLS: i16 = 16;
 const SESSION_UNWRITTEN: i16 = 32;
-/// Position of the flags in a session; what follows is copied to records.
+/// Offset of the flags in a session; what follows is copied to records.
 const SESSION_FLAGS: i16 = 40;
-/// A file may have two probes at one place, if an overlay and its lower file are both read. The
+/// A file may have two probes at one function, if an overlay and its lower file are both read. The
 /// second one runs at once after the first, with the same stack.
 const SAME_CALL_NS: i32 = 50_000;
-/// Bytes of a hole for a call that was not reported: more than any session has.
+/// Bytes of a gap for a call that was not reported: more than any session has.
 pub(crate) const LOST_CALL: u64 = 1 << 40;
-/// Positions on the stack of a program.
+/// Offsets on the stack of a program.
 const THREAD: i16 = -8;
 const SESSION_PLACE: i16 = -16;
 /// The key of the session: process, session.
@@ -86,17 +84,17 @@ pub(crate) struct TlsMaps {
     pub(crate) ring: i32,
 }
 
-/// Where a function puts the number of bytes that it moved.
+/// How a function says how many bytes it moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CountPlace {
+pub(crate) enum ByteCountSource {
     /// It returns it as `int`; not positive if it failed.
-    Returned,
+    ReturnedInt,
     /// It returns it as `ssize_t`, and the bytes are in no buffer.
-    ReturnedWithoutBuffer,
+    ReturnedSize,
     /// The fourth argument points to it; the function returns 0 if it failed.
-    FourthArgument,
+    OutParameter,
     /// It moves none.
-    Nowhere,
+    None,
 }
 
 /// A function that moves bytes of a session, which is its first argument.
@@ -105,7 +103,7 @@ pub(crate) struct TlsFunction {
     pub(crate) symbol: &'static str,
     /// Whether the bytes are received.
     pub(crate) is_read: bool,
-    pub(crate) count: CountPlace,
+    pub(crate) count: ByteCountSource,
     /// Number, from 1, of the function that may have called it for the same bytes; 0 for none.
     pub(crate) outer: i32,
 }
@@ -120,7 +118,7 @@ impl TlsFunction {
 const fn function(
     symbol: &'static str,
     is_read: bool,
-    count: CountPlace,
+    count: ByteCountSource,
     outer: i32,
 ) -> TlsFunction {
     TlsFunction { symbol, is_read, count, outer }
@@ -129,12 +127,12 @@ const fn function(
 /// Functions with programs at start and return. `SSL_read_early_data` and `SSL_write_early_data`
 /// call two of them. The handshake moves no plaintext; its socket is that of the session.
 pub(crate) const FUNCTIONS: [TlsFunction; 6] = [
-    function("SSL_read", true, CountPlace::Returned, 3),
-    function("SSL_write", false, CountPlace::Returned, 4),
-    function("SSL_read_ex", true, CountPlace::FourthArgument, 0),
-    function("SSL_write_ex", false, CountPlace::FourthArgument, 0),
-    function("SSL_sendfile", false, CountPlace::ReturnedWithoutBuffer, 0),
-    function("SSL_do_handshake", true, CountPlace::Nowhere, 0),
+    function("SSL_read", true, ByteCountSource::ReturnedInt, 3),
+    function("SSL_write", false, ByteCountSource::ReturnedInt, 4),
+    function("SSL_read_ex", true, ByteCountSource::OutParameter, 0),
+    function("SSL_write_ex", false, ByteCountSource::OutParameter, 0),
+    function("SSL_sendfile", false, ByteCountSource::ReturnedSize, 0),
+    function("SSL_do_handshake", true, ByteCountSource::None, 0),
 ];
 
 /// Offsets of registers in `struct pt_regs` (x86-64) or `struct user_pt_regs` (aarch64).
@@ -156,8 +154,8 @@ pub(crate) const IS_SUPPORTED: bool = cfg!(any(target_arch = "x86_64", target_ar
 
 /// `to = address of a place on the stack`
 fn stack_address(code: &mut Assembler, to: bpf::Register, place: i16) {
-    code.register(ArithmeticOperation::Set, to, R10);
-    code.immediate(ArithmeticOperation::Add, to, place.into());
+    code.register(AluOperation::Move, to, R10);
+    code.immediate(AluOperation::Add, to, place.into());
 }
 
 /// `r0 = value of the map by the key on the stack`, or null.
@@ -172,7 +170,7 @@ fn update(code: &mut Assembler, map: i32, key: i16) {
     code.map(R1, map);
     stack_address(code, R2, key);
     stack_address(code, R3, VALUE);
-    code.immediate(ArithmeticOperation::Set, R4, 0);
+    code.immediate(AluOperation::Move, R4, 0);
     code.call(HelperFunction::MapUpdate);
 }
 
@@ -180,17 +178,17 @@ fn update(code: &mut Assembler, map: i32, key: i16) {
 fn note_thread(code: &mut Assembler) {
     code.call(HelperFunction::GetCurrentPidTgid);
     code.store(R10, THREAD, R0);
-    code.immediate(ArithmeticOperation::ShiftRight, R0, 32);
+    code.immediate(AluOperation::ShiftRight, R0, 32);
     code.store(R10, KEY, R0);
 }
 
 /// Sets [`VALUE`] to a session without bytes.
 fn new_session(code: &mut Assembler, flags: i32) {
-    code.immediate(ArithmeticOperation::Set, R1, 0);
+    code.immediate(AluOperation::Move, R1, 0);
     for place in (0..SESSION_VALUE as i16).step_by(8) {
         code.store(R10, VALUE + place, R1);
     }
-    code.immediate(ArithmeticOperation::Set, R1, flags);
+    code.immediate(AluOperation::Move, R1, flags);
     code.store(R10, VALUE + SESSION_FLAGS, R1);
 }
 
@@ -204,22 +202,22 @@ fn find_session(code: &mut Assembler, maps: &TlsMaps, lost: JumpLabel) {
     look_up(code, maps.sessions, KEY);
     code.jump_if(JumpCondition::Equal, R0, 0, lost);
     code.bind(found);
-    code.register(ArithmeticOperation::Set, R7, R0);
+    code.register(AluOperation::Move, R7, R0);
 }
 
 /// Counts a loss and ends the program.
 fn end_with_loss(code: &mut Assembler, maps: &TlsMaps) {
     code.map_value(R1, maps.counts, 0);
-    code.immediate(ArithmeticOperation::Set, R2, 1);
+    code.immediate(AluOperation::Move, R2, 1);
     code.atomic_add(R1, 0, R2);
     code.exit();
 }
 
 /// Adds a hole for a call whose bytes are unknown to the session `r7`. `r1` and `r2` are lost.
 fn add_hole(code: &mut Assembler, of: &TlsFunction) {
-    code.load(AccessWidth::Eight, R1, R7, SESSION_BYTES + of.direction());
+    code.load(AccessWidth::Bits64, R1, R7, SESSION_BYTES + of.direction());
     code.constant(R2, LOST_CALL);
-    code.register(ArithmeticOperation::Add, R1, R2);
+    code.register(AluOperation::Add, R1, R2);
     code.store(R7, SESSION_BYTES + of.direction(), R1);
 }
 
@@ -241,58 +239,58 @@ pub(crate) fn entry_program(function: i32, of: &TlsFunction, maps: &TlsMaps) -> 
     let mut code = Assembler::default();
     let [note, first, in_use, free, end, lost] = std::array::from_fn(|_| code.label());
     let [session, buffer, _, count] = REGISTERS.arguments;
-    code.load(AccessWidth::Eight, R7, R1, session);
-    code.load(AccessWidth::Eight, R8, R1, buffer);
+    code.load(AccessWidth::Bits64, R7, R1, session);
+    code.load(AccessWidth::Bits64, R8, R1, buffer);
     for (place, register) in [(COUNT, count), (STACK, REGISTERS.stack)] {
-        code.load(AccessWidth::Eight, R2, R1, register);
+        code.load(AccessWidth::Bits64, R2, R1, register);
         code.store(R10, place, R2);
     }
     note_thread(&mut code);
     code.store(R10, SESSION_PLACE, R7);
     code.call(HelperFunction::KtimeGetNs);
-    code.register(ArithmeticOperation::Set, R9, R0);
+    code.register(AluOperation::Move, R9, R0);
     look_up(&mut code, maps.calls, THREAD);
     code.jump_if(JumpCondition::Equal, R0, 0, first);
-    code.load(AccessWidth::Eight, R1, R0, 0);
+    code.load(AccessWidth::Bits64, R1, R0, 0);
     code.jump(JumpCondition::NotEqual, R1, R7, first);
-    if of.count == CountPlace::Nowhere {
+    if of.count == ByteCountSource::None {
         code.jump_always(end);
     } else {
-        code.load(AccessWidth::Eight, R1, R0, CALL_FUNCTION);
+        code.load(AccessWidth::Bits64, R1, R0, CALL_FUNCTION);
         if of.outer != 0 {
             code.jump_if(JumpCondition::Equal, R1, of.outer, note);
         }
         code.jump_if(JumpCondition::NotEqual, R1, function, first);
-        code.load(AccessWidth::Eight, R1, R0, CALL_STACK);
-        code.load(AccessWidth::Eight, R2, R10, STACK);
+        code.load(AccessWidth::Bits64, R1, R0, CALL_STACK);
+        code.load(AccessWidth::Bits64, R2, R10, STACK);
         code.jump(JumpCondition::NotEqual, R1, R2, first);
-        code.load(AccessWidth::Eight, R1, R0, CALL_TIME);
-        code.immediate(ArithmeticOperation::Add, R1, SAME_CALL_NS);
+        code.load(AccessWidth::Bits64, R1, R0, CALL_TIME);
+        code.immediate(AluOperation::Add, R1, SAME_CALL_NS);
         code.jump(JumpCondition::Less, R9, R1, note);
     }
     code.bind(first);
-    if of.count != CountPlace::Nowhere {
+    if of.count != ByteCountSource::None {
         find_session(&mut code, maps, lost);
-        code.load(AccessWidth::Eight, R1, R7, SESSION_CALLS + of.direction());
+        code.load(AccessWidth::Bits64, R1, R7, SESSION_CALLS + of.direction());
         code.jump_if(JumpCondition::NotEqual, R1, 0, in_use);
         code.jump_always(free);
         code.bind(in_use);
         add_hole(&mut code, of);
         code.bind(free);
-        code.immediate(ArithmeticOperation::Set, R1, 1);
+        code.immediate(AluOperation::Move, R1, 1);
         code.store(R7, SESSION_CALLS + of.direction(), R1);
     }
     code.bind(note);
     for (from, to) in [(SESSION_PLACE, 0), (COUNT, 16), (STACK, CALL_STACK)] {
-        code.load(AccessWidth::Eight, R1, R10, from);
+        code.load(AccessWidth::Bits64, R1, R10, from);
         code.store(R10, VALUE + to, R1);
     }
     code.store(R10, VALUE + 8, R8);
     code.store(R10, VALUE + CALL_TIME, R9);
-    code.immediate(ArithmeticOperation::Set, R1, function);
+    code.immediate(AluOperation::Move, R1, function);
     code.store(R10, VALUE + CALL_FUNCTION, R1);
     update(&mut code, maps.calls, THREAD);
-    if of.count == CountPlace::Nowhere {
+    if of.count == ByteCountSource::None {
         code.bind(end);
         code.exit();
         return code.finish();
@@ -313,7 +311,7 @@ pub(crate) fn entry_program(function: i32, of: &TlsFunction, maps: &TlsMaps) -> 
 /// if (call->function != function) return 0;              // found by the next call
 /// session = sessions[call->session];
 /// session->calls[direction] = 0;
-/// count = …;                                             // as its [`CountPlace`] says
+/// count = …;                                             // as its [`ByteCountSource`] says
 /// if (it failed to write && !session->unwritten) session->unwritten = call->time;
 /// if (it failed) return 0;
 /// start = session->unwritten ?: call->time;              // of a write
@@ -324,26 +322,26 @@ pub(crate) fn entry_program(function: i32, of: &TlsFunction, maps: &TlsMaps) -> 
 pub(crate) fn return_program(function: i32, of: &TlsFunction, maps: &TlsMaps) -> Vec<Instruction> {
     let mut code = Assembler::default();
     let [end, lost, other] = std::array::from_fn(|_| code.label());
-    code.register(ArithmeticOperation::Set, R6, R1);
+    code.register(AluOperation::Move, R6, R1);
     note_thread(&mut code);
     look_up(&mut code, maps.calls, THREAD);
     code.jump_if(JumpCondition::Equal, R0, 0, end);
-    code.load(AccessWidth::Eight, R1, R0, CALL_FUNCTION);
+    code.load(AccessWidth::Bits64, R1, R0, CALL_FUNCTION);
     code.jump_if(JumpCondition::NotEqual, R1, function, other);
-    code.load(AccessWidth::Eight, R8, R0, 8);
+    code.load(AccessWidth::Bits64, R8, R0, 8);
     for (from, to) in [(0, SESSION_PLACE), (16, COUNT), (CALL_TIME, START)] {
-        code.load(AccessWidth::Eight, R1, R0, from);
+        code.load(AccessWidth::Bits64, R1, R0, from);
         code.store(R10, to, R1);
     }
     forget(&mut code, maps.calls, THREAD);
-    if of.count == CountPlace::Nowhere {
+    if of.count == ByteCountSource::None {
         code.bind(end);
         code.bind(other);
         code.exit();
         return code.finish();
     }
     find_session(&mut code, maps, lost);
-    code.immediate(ArithmeticOperation::Set, R1, 0);
+    code.immediate(AluOperation::Move, R1, 0);
     code.store(R7, SESSION_CALLS + of.direction(), R1);
     let [failed, unknown] = std::array::from_fn(|_| code.label());
     moved_bytes(&mut code, of.count, MoveLabels { nothing: end, failed, unknown });
@@ -355,7 +353,7 @@ pub(crate) fn return_program(function: i32, of: &TlsFunction, maps: &TlsMaps) ->
     note_positions(&mut code, of);
     let kind = if of.is_read { KIND_READ } else { KIND_WRITTEN };
     match of.count {
-        CountPlace::ReturnedWithoutBuffer => {
+        ByteCountSource::ReturnedSize => {
             emit_record(&mut code, maps, kind, RecordSize::NoBytes, lost);
         }
         _ => emit_chunks(&mut code, maps, kind, end, lost),
@@ -365,9 +363,9 @@ pub(crate) fn return_program(function: i32, of: &TlsFunction, maps: &TlsMaps) ->
     code.bind(failed);
     if !of.is_read {
         let is_noted = code.label();
-        code.load(AccessWidth::Eight, R1, R7, SESSION_UNWRITTEN);
+        code.load(AccessWidth::Bits64, R1, R7, SESSION_UNWRITTEN);
         code.jump_if(JumpCondition::NotEqual, R1, 0, is_noted);
-        code.load(AccessWidth::Eight, R1, R10, START);
+        code.load(AccessWidth::Bits64, R1, R10, START);
         code.store(R7, SESSION_UNWRITTEN, R1);
         code.bind(is_noted);
     }
@@ -375,7 +373,7 @@ pub(crate) fn return_program(function: i32, of: &TlsFunction, maps: &TlsMaps) ->
     code.bind(other);
     forget(&mut code, maps.calls, THREAD);
     code.exit();
-    if of.count != CountPlace::Returned {
+    if of.count != ByteCountSource::ReturnedInt {
         code.bind(unknown);
         add_hole(&mut code, of);
     }
@@ -387,21 +385,21 @@ pub(crate) fn return_program(function: i32, of: &TlsFunction, maps: &TlsMaps) ->
 /// A call that wrote started when the first one did that failed to write the same bytes.
 fn start_at_first_attempt(code: &mut Assembler) {
     let is_first = code.label();
-    code.load(AccessWidth::Eight, R1, R7, SESSION_UNWRITTEN);
+    code.load(AccessWidth::Bits64, R1, R7, SESSION_UNWRITTEN);
     code.jump_if(JumpCondition::Equal, R1, 0, is_first);
     code.store(R10, START, R1);
-    code.immediate(ArithmeticOperation::Set, R1, 0);
+    code.immediate(AluOperation::Move, R1, 0);
     code.store(R7, SESSION_UNWRITTEN, R1);
     code.bind(is_first);
 }
 
 /// Notes the positions in both streams of the session `r7`, and moves behind `r6` bytes.
 fn note_positions(code: &mut Assembler, of: &TlsFunction) {
-    code.load(AccessWidth::Eight, R1, R7, SESSION_BYTES + 8 - of.direction());
+    code.load(AccessWidth::Bits64, R1, R7, SESSION_BYTES + 8 - of.direction());
     code.store(R10, OTHER, R1);
-    code.load(AccessWidth::Eight, R1, R7, SESSION_BYTES + of.direction());
+    code.load(AccessWidth::Bits64, R1, R7, SESSION_BYTES + of.direction());
     code.store(R10, POSITION, R1);
-    code.register(ArithmeticOperation::Add, R1, R6);
+    code.register(AluOperation::Add, R1, R6);
     code.store(R7, SESSION_BYTES + of.direction(), R1);
 }
 
@@ -409,38 +407,38 @@ fn note_positions(code: &mut Assembler, of: &TlsFunction) {
 struct MoveLabels {
     nothing: JumpLabel,
     failed: JumpLabel,
-    /// It moved some: never the place of [`CountPlace::Returned`].
+    /// It moved some: never the place of [`ByteCountSource::ReturnedInt`].
     unknown: JumpLabel,
 }
 
 /// `r6 = bytes that the call moved`; its value before is the address of the registers.
-fn moved_bytes(code: &mut Assembler, count: CountPlace, labels: MoveLabels) {
+fn moved_bytes(code: &mut Assembler, count: ByteCountSource, labels: MoveLabels) {
     let MoveLabels { nothing, failed, unknown } = labels;
-    code.load(AccessWidth::Eight, R1, R6, REGISTERS.result);
+    code.load(AccessWidth::Bits64, R1, R6, REGISTERS.result);
     match count {
-        CountPlace::Returned => {
-            code.register(ArithmeticOperation::Set, R6, R1);
-            code.immediate(ArithmeticOperation::ShiftLeft, R6, 32);
-            code.immediate(ArithmeticOperation::ShiftRight, R6, 32);
+        ByteCountSource::ReturnedInt => {
+            code.register(AluOperation::Move, R6, R1);
+            code.immediate(AluOperation::ShiftLeft, R6, 32);
+            code.immediate(AluOperation::ShiftRight, R6, 32);
             code.jump_if(JumpCondition::Equal, R6, 0, failed);
             // Negative numbers are failures.
             code.jump_if(JumpCondition::Greater, R6, i32::MAX, failed);
         }
-        CountPlace::Nowhere | CountPlace::ReturnedWithoutBuffer => {
-            code.register(ArithmeticOperation::Set, R6, R1);
+        ByteCountSource::None | ByteCountSource::ReturnedSize => {
+            code.register(AluOperation::Move, R6, R1);
             code.jump_if(JumpCondition::SignedLess, R6, 0, failed);
             code.jump_if(JumpCondition::Equal, R6, 0, nothing);
             code.jump_if(JumpCondition::Greater, R6, i32::MAX, unknown);
         }
-        CountPlace::FourthArgument => {
-            code.immediate(ArithmeticOperation::ShiftLeft, R1, 32);
+        ByteCountSource::OutParameter => {
+            code.immediate(AluOperation::ShiftLeft, R1, 32);
             code.jump_if(JumpCondition::Equal, R1, 0, failed);
-            code.load(AccessWidth::Eight, R3, R10, COUNT);
+            code.load(AccessWidth::Bits64, R3, R10, COUNT);
             stack_address(code, R1, COUNT);
-            code.immediate(ArithmeticOperation::Set, R2, 8);
+            code.immediate(AluOperation::Move, R2, 8);
             code.call(HelperFunction::ProbeReadUser);
             code.jump_if(JumpCondition::NotEqual, R0, 0, unknown);
-            code.load(AccessWidth::Eight, R6, R10, COUNT);
+            code.load(AccessWidth::Bits64, R6, R10, COUNT);
             code.jump_if(JumpCondition::Equal, R6, 0, nothing);
             code.jump_if(JumpCondition::Greater, R6, i32::MAX, unknown);
         }

@@ -386,7 +386,7 @@ async fn unsigned_agent_is_accepted_until_it_signs() {
 async fn implausible_sequence_jump_is_rejected() {
     let here = agent_node(&journal::Settings::default());
     assert_eq!(submit(&here, forward_request(&[text_batch(5)])).await.0, 200);
-    let far = 6 + intake::REQUEST_JUMP_MAX + 1;
+    let far = 6 + intake::JOURNAL_SEQUENCE_JUMP_MAX + 1;
     let said = submit(&here, forward_request(&[text_batch(6), text_batch(far)])).await;
     assert_eq!((said.0, said.1, said.2), (409, Some(6), None), "{said:?}");
     assert!(said.3.contains(&format!("cannot take sequence {far} of producer")), "{said:?}");

@@ -33,13 +33,13 @@ impl<const SCALE: u32> Integers<SCALE> {
         // 1 has no octave below it; above 2^53 the nearest double is recorded instead of the
         // number.
         if value.wrapping_sub(2) > (1 << 53) - 2 {
-            return Self::position_of_odd(value);
+            return Self::position_of_special(value);
         }
         default_position(value)
     }
 
     #[cold]
-    fn position_of_odd(value: u64) -> usize {
+    fn position_of_special(value: u64) -> usize {
         Self::index_of_large(value).wrapping_add(1) as usize
     }
 

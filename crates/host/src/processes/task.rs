@@ -14,7 +14,7 @@ use std::io::{self, Read};
 
 use bpf::Register::{R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use bpf::{
-    AccessWidth, ArithmeticOperation, Assembler, BpfIterator, Btf, HelperFunction, Instruction,
+    AccessWidth, AluOperation, Assembler, BpfIterator, Btf, HelperFunction, Instruction,
     JumpCondition,
 };
 use shm::process_table::ProcessRow;
@@ -152,57 +152,57 @@ fn program(fields: &TaskOffsets) -> Vec<Instruction> {
         code.load(width, R3, from, offset);
         code.store_width(width, R10, BASE + to, R3);
     };
-    code.load(AccessWidth::Eight, R6, R1, 0);
-    code.load(AccessWidth::Eight, R7, R1, 8);
+    code.load(AccessWidth::Bits64, R6, R1, 0);
+    code.load(AccessWidth::Bits64, R7, R1, 8);
     code.jump_if(JumpCondition::Equal, R7, 0, end);
-    code.load(AccessWidth::Eight, R8, R6, fields.seq);
-    code.load(AccessWidth::Four, R1, R7, fields.tgid);
-    code.store_width(AccessWidth::Four, R10, BASE + TGID, R1);
-    code.load(AccessWidth::Four, R2, R7, fields.pid);
-    code.store_width(AccessWidth::Four, R10, BASE + PID, R2);
+    code.load(AccessWidth::Bits64, R8, R6, fields.seq);
+    code.load(AccessWidth::Bits32, R1, R7, fields.tgid);
+    code.store_width(AccessWidth::Bits32, R10, BASE + TGID, R1);
+    code.load(AccessWidth::Bits32, R2, R7, fields.pid);
+    code.store_width(AccessWidth::Bits32, R10, BASE + PID, R2);
     for (at, (of_task, _)) in (FIRST_COUNT..).step_by(8).zip(fields.counts) {
-        copy(&mut code, AccessWidth::Eight, at, R7, of_task);
+        copy(&mut code, AccessWidth::Bits64, at, R7, of_task);
     }
-    copy(&mut code, AccessWidth::Eight, RUN_DELAY, R7, fields.run_delay);
-    code.immediate(ArithmeticOperation::Set, R5, THREAD_BYTES as i32);
+    copy(&mut code, AccessWidth::Bits64, RUN_DELAY, R7, fields.run_delay);
+    code.immediate(AluOperation::Move, R5, THREAD_BYTES as i32);
     code.jump(JumpCondition::Equal, R1, R2, leader);
     code.jump_always(write);
     code.bind(leader);
-    code.load(AccessWidth::Eight, R9, R7, fields.signal);
+    code.load(AccessWidth::Bits64, R9, R7, fields.signal);
     for (at, (_, of_group)) in (FIRST_COUNT..).step_by(8).zip(fields.counts) {
-        code.load(AccessWidth::Eight, R3, R10, BASE + at);
-        code.load(AccessWidth::Eight, R4, R9, of_group);
-        code.register(ArithmeticOperation::Add, R3, R4);
+        code.load(AccessWidth::Bits64, R3, R10, BASE + at);
+        code.load(AccessWidth::Bits64, R4, R9, of_group);
+        code.register(AluOperation::Add, R3, R4);
         code.store(R10, BASE + at, R3);
     }
-    copy(&mut code, AccessWidth::Eight, START, R7, fields.start);
-    copy(&mut code, AccessWidth::Eight, COMM, R7, fields.comm);
-    copy(&mut code, AccessWidth::Eight, COMM + 8, R7, fields.comm + 8);
-    code.load(AccessWidth::Eight, R4, R7, fields.mm);
-    code.immediate(ArithmeticOperation::Set, R2, 0);
+    copy(&mut code, AccessWidth::Bits64, START, R7, fields.start);
+    copy(&mut code, AccessWidth::Bits64, COMM, R7, fields.comm);
+    copy(&mut code, AccessWidth::Bits64, COMM + 8, R7, fields.comm + 8);
+    code.load(AccessWidth::Bits64, R4, R7, fields.mm);
+    code.immediate(AluOperation::Move, R2, 0);
     for page in fields.pages {
         let is_less = code.label();
-        code.load(AccessWidth::Eight, R3, R4, page);
+        code.load(AccessWidth::Bits64, R3, R4, page);
         code.jump_if(JumpCondition::SignedLess, R3, 0, is_less);
-        code.register(ArithmeticOperation::Add, R2, R3);
+        code.register(AluOperation::Add, R2, R3);
         code.bind(is_less);
     }
     code.store(R10, BASE + RSS, R2);
-    code.load(AccessWidth::Eight, R4, R7, fields.parent);
-    copy(&mut code, AccessWidth::Four, PPID, R4, fields.tgid);
-    code.load(AccessWidth::Eight, R4, R7, fields.cred);
-    copy(&mut code, AccessWidth::Four, UID, R4, fields.euid);
-    copy(&mut code, AccessWidth::Four, THREADS, R9, fields.threads);
-    code.load(AccessWidth::Four, R3, R7, fields.state);
-    code.load(AccessWidth::Four, R4, R7, fields.exit_state);
-    code.register(ArithmeticOperation::Or, R3, R4);
-    code.store_width(AccessWidth::Four, R10, BASE + STATE, R3);
-    code.immediate(ArithmeticOperation::Set, R5, LEADER_BYTES as i32);
+    code.load(AccessWidth::Bits64, R4, R7, fields.parent);
+    copy(&mut code, AccessWidth::Bits32, PPID, R4, fields.tgid);
+    code.load(AccessWidth::Bits64, R4, R7, fields.cred);
+    copy(&mut code, AccessWidth::Bits32, UID, R4, fields.euid);
+    copy(&mut code, AccessWidth::Bits32, THREADS, R9, fields.threads);
+    code.load(AccessWidth::Bits32, R3, R7, fields.state);
+    code.load(AccessWidth::Bits32, R4, R7, fields.exit_state);
+    code.register(AluOperation::Or, R3, R4);
+    code.store_width(AccessWidth::Bits32, R10, BASE + STATE, R3);
+    code.immediate(AluOperation::Move, R5, LEADER_BYTES as i32);
     code.bind(write);
-    code.register(ArithmeticOperation::Set, R1, R8);
-    code.register(ArithmeticOperation::Set, R2, R10);
-    code.immediate(ArithmeticOperation::Add, R2, BASE.into());
-    code.register(ArithmeticOperation::Set, R3, R5);
+    code.register(AluOperation::Move, R1, R8);
+    code.register(AluOperation::Move, R2, R10);
+    code.immediate(AluOperation::Add, R2, BASE.into());
+    code.register(AluOperation::Move, R3, R5);
     code.call(HelperFunction::SeqWrite);
     code.bind(end);
     code.exit();

@@ -14,7 +14,7 @@ use bytes::BytesMut;
 use postgres_protocol::IsNull;
 use postgres_protocol::message::frontend;
 use protocol::postgres::{
-    PostgresMessageParser, PostgresMessagePart, RETAINED_BYTES_MAX, TLS_REQUEST, error_text,
+    PostgresMessageParser, PostgresMessagePart, RETAINED_BYTES_MAX, SSL_REQUEST, error_text,
 };
 
 use crate::codec::{Codec, Completion, RequestId};
@@ -129,7 +129,7 @@ impl LoadProtocol for PostgresProtocol {
     }
 
     fn tls_request(&self) -> Option<&'static [u8]> {
-        Some(&TLS_REQUEST)
+        Some(&SSL_REQUEST)
     }
 }
 

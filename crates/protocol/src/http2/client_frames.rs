@@ -42,8 +42,7 @@ impl FrameState {
         })
     }
 
-    /// The stream whose header block ends with a frame, and whether that ends the stream. For other
-    /// frames than HEADERS and CONTINUATION, the frame's own.
+    /// The stream whose header block ends with a frame, and whether that ends the stream.
     pub(super) fn block_end(&mut self, frame: &Http2FrameHeader) -> Option<(u32, bool)> {
         let ends_stream = frame.flags & END_STREAM != 0;
         let block = match frame.kind {

@@ -63,6 +63,7 @@ impl MysqlCommand {
             0x0d => ("Debug", Single),
             0x0e => ("Ping", Single),
             CHANGE_USER => ("ChangeUser", Authentication),
+            // COM_BINLOG_DUMP, COM_TABLE_DUMP, COM_BINLOG_DUMP_GTID, and that of group replication.
             0x12 | 0x13 | 0x1e | 0x20 => ("BinlogDump", Stream),
             0x15 => ("RegisterReplica", Single),
             PREPARE => ("Prepare", Prepared),

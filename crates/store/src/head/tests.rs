@@ -173,7 +173,7 @@ fn most_rows_are_increments() {
         .collect();
     // No reader of a row decodes more than a few rows before it.
     let frames: Vec<usize> = (0..rows.len()).filter(|&row| !rows[row]).collect();
-    let step = usize::from(last_frame::INCREMENTS_MAX) + 1;
+    let step = usize::from(previous_sample::INCREMENTS_MAX) + 1;
     assert_eq!(frames, (0..900).step_by(step).collect::<Vec<_>>());
 }
 

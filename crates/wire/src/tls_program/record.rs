@@ -4,7 +4,7 @@
 //! in the process, and what all records of a call have on the stack.
 
 use bpf::Register::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
-use bpf::{AccessWidth, ArithmeticOperation, Assembler, HelperFunction, JumpCondition, JumpLabel};
+use bpf::{AccessWidth, AluOperation, Assembler, HelperFunction, JumpCondition, JumpLabel};
 
 use super::{END, OTHER, POSITION, SESSION_FLAGS, SESSION_PLACE, START, THREAD, TlsMaps};
 use crate::tls_event::{
@@ -33,10 +33,10 @@ pub(super) fn emit_chunks(
     for _ in 1..CHUNKS_OF_CALL {
         code.jump_if(JumpCondition::AtMost, R6, CHUNK_MAX, tail);
         emit_record(code, maps, kind, RecordSize::Chunk, lost);
-        code.immediate(ArithmeticOperation::Subtract, R6, CHUNK_MAX);
-        code.immediate(ArithmeticOperation::Add, R8, CHUNK_MAX);
-        code.load(AccessWidth::Eight, R1, R10, POSITION);
-        code.immediate(ArithmeticOperation::Add, R1, CHUNK_MAX);
+        code.immediate(AluOperation::Subtract, R6, CHUNK_MAX);
+        code.immediate(AluOperation::Add, R8, CHUNK_MAX);
+        code.load(AccessWidth::Bits64, R1, R10, POSITION);
+        code.immediate(AluOperation::Add, R1, CHUNK_MAX);
         code.store(R10, POSITION, R1);
     }
     let cut = code.label();
@@ -82,27 +82,25 @@ pub(super) fn emit_record(
     };
     reserve(code, maps, kind, space, lost);
     match size {
-        RecordSize::Chunk => code.immediate(ArithmeticOperation::Set, R1, CHUNK_MAX),
-        _ => code.register(ArithmeticOperation::Set, R1, R6),
+        RecordSize::Chunk => code.immediate(AluOperation::Move, R1, CHUNK_MAX),
+        _ => code.register(AluOperation::Move, R1, R6),
     }
     code.store(R9, LENGTH_OFFSET, R1);
     match size {
-        RecordSize::NoBytes => code.immediate(ArithmeticOperation::Set, R2, 0),
-        RecordSize::AtMost(_) => code.register(ArithmeticOperation::Set, R2, R6),
-        RecordSize::Chunk | RecordSize::Cut => {
-            code.immediate(ArithmeticOperation::Set, R2, CHUNK_MAX)
-        }
+        RecordSize::NoBytes => code.immediate(AluOperation::Move, R2, 0),
+        RecordSize::AtMost(_) => code.register(AluOperation::Move, R2, R6),
+        RecordSize::Chunk | RecordSize::Cut => code.immediate(AluOperation::Move, R2, CHUNK_MAX),
     }
-    code.store_width(AccessWidth::Four, R9, CAPTURED_OFFSET, R2);
+    code.store_width(AccessWidth::Bits32, R9, CAPTURED_OFFSET, R2);
     if size != RecordSize::NoBytes {
         let is_read = code.label();
-        code.register(ArithmeticOperation::Set, R1, R9);
-        code.immediate(ArithmeticOperation::Add, R1, HEADER_BYTES.into());
-        code.register(ArithmeticOperation::Set, R3, R8);
+        code.register(AluOperation::Move, R1, R9);
+        code.immediate(AluOperation::Add, R1, HEADER_BYTES.into());
+        code.register(AluOperation::Move, R3, R8);
         code.call(HelperFunction::ProbeReadUser);
         code.jump_if(JumpCondition::Equal, R0, 0, is_read);
-        code.immediate(ArithmeticOperation::Set, R1, 0);
-        code.store_width(AccessWidth::Four, R9, CAPTURED_OFFSET, R1);
+        code.immediate(AluOperation::Move, R1, 0);
+        code.store_width(AccessWidth::Bits32, R9, CAPTURED_OFFSET, R1);
         code.bind(is_read);
     }
     submit(code);
@@ -111,11 +109,11 @@ pub(super) fn emit_record(
 /// `r9 = a record`, with all fields but its sizes. Jumps to `lost` if there is no space.
 fn reserve(code: &mut Assembler, maps: &TlsMaps, kind: i32, space: i32, lost: JumpLabel) {
     code.map(R1, maps.ring);
-    code.immediate(ArithmeticOperation::Set, R2, i32::from(HEADER_BYTES) + space);
-    code.immediate(ArithmeticOperation::Set, R3, 0);
+    code.immediate(AluOperation::Move, R2, i32::from(HEADER_BYTES) + space);
+    code.immediate(AluOperation::Move, R3, 0);
     code.call(HelperFunction::RingReserve);
     code.jump_if(JumpCondition::Equal, R0, 0, lost);
-    code.register(ArithmeticOperation::Set, R9, R0);
+    code.register(AluOperation::Move, R9, R0);
     let places = [
         (THREAD, 0),
         (SESSION_PLACE, SESSION_OFFSET),
@@ -125,19 +123,19 @@ fn reserve(code: &mut Assembler, maps: &TlsMaps, kind: i32, space: i32, lost: Ju
         (OTHER, OTHER_OFFSET),
     ];
     for (from, to) in places {
-        code.load(AccessWidth::Eight, R1, R10, from);
+        code.load(AccessWidth::Bits64, R1, R10, from);
         code.store(R9, to, R1);
     }
-    code.immediate(ArithmeticOperation::Set, R1, kind);
-    code.store_width(AccessWidth::Four, R9, KIND_OFFSET, R1);
+    code.immediate(AluOperation::Move, R1, kind);
+    code.store_width(AccessWidth::Bits32, R9, KIND_OFFSET, R1);
     for place in (0..HEADER_BYTES - FLAGS_OFFSET).step_by(8) {
-        code.load(AccessWidth::Eight, R1, R7, SESSION_FLAGS + place);
+        code.load(AccessWidth::Bits64, R1, R7, SESSION_FLAGS + place);
         code.store(R9, FLAGS_OFFSET + place, R1);
     }
 }
 
 fn submit(code: &mut Assembler) {
-    code.register(ArithmeticOperation::Set, R1, R9);
-    code.immediate(ArithmeticOperation::Set, R2, NO_WAKEUP);
+    code.register(AluOperation::Move, R1, R9);
+    code.immediate(AluOperation::Move, R2, NO_WAKEUP);
     code.call(HelperFunction::RingSubmit);
 }

@@ -1,9 +1,7 @@
 //! Programs at the functions that make, shut down and give up a session.
 
 use bpf::Register::{R0, R1, R2, R6, R7, R10};
-use bpf::{
-    AccessWidth, ArithmeticOperation, Assembler, HelperFunction, Instruction, JumpCondition,
-};
+use bpf::{AccessWidth, AluOperation, Assembler, HelperFunction, Instruction, JumpCondition};
 
 use super::record::{RecordSize, emit_record};
 use super::{
@@ -17,7 +15,7 @@ use crate::tls_event::{FLAG_FROM_START, FLAG_SHUT_DOWN, KIND_END};
 pub(crate) fn new_program(maps: &TlsMaps) -> Vec<Instruction> {
     let mut code = Assembler::default();
     let end = code.label();
-    code.load(AccessWidth::Eight, R6, R1, REGISTERS.result);
+    code.load(AccessWidth::Bits64, R6, R1, REGISTERS.result);
     code.jump_if(JumpCondition::Equal, R6, 0, end);
     note_thread(&mut code);
     code.store(R10, SESSION_PLACE, R6);
@@ -32,13 +30,13 @@ pub(crate) fn new_program(maps: &TlsMaps) -> Vec<Instruction> {
 pub(crate) fn shutdown_program(maps: &TlsMaps) -> Vec<Instruction> {
     let mut code = Assembler::default();
     let end = code.label();
-    code.load(AccessWidth::Eight, R6, R1, REGISTERS.arguments[0]);
+    code.load(AccessWidth::Bits64, R6, R1, REGISTERS.arguments[0]);
     note_thread(&mut code);
     code.store(R10, SESSION_PLACE, R6);
     look_up(&mut code, maps.sessions, KEY);
     code.jump_if(JumpCondition::Equal, R0, 0, end);
-    code.load(AccessWidth::Eight, R1, R0, SESSION_FLAGS);
-    code.immediate(ArithmeticOperation::Or, R1, FLAG_SHUT_DOWN);
+    code.load(AccessWidth::Bits64, R1, R0, SESSION_FLAGS);
+    code.immediate(AluOperation::Or, R1, FLAG_SHUT_DOWN);
     code.store(R0, SESSION_FLAGS, R1);
     code.bind(end);
     code.exit();
@@ -51,28 +49,28 @@ pub(crate) fn shutdown_program(maps: &TlsMaps) -> Vec<Instruction> {
 pub(crate) fn end_program(is_used_again: bool, maps: &TlsMaps) -> Vec<Instruction> {
     let mut code = Assembler::default();
     let [unknown, lost, unused, written] = std::array::from_fn(|_| code.label());
-    code.load(AccessWidth::Eight, R6, R1, REGISTERS.arguments[0]);
+    code.load(AccessWidth::Bits64, R6, R1, REGISTERS.arguments[0]);
     note_thread(&mut code);
     code.store(R10, SESSION_PLACE, R6);
     look_up(&mut code, maps.sessions, KEY);
     code.jump_if(JumpCondition::Equal, R0, 0, unknown);
-    code.register(ArithmeticOperation::Set, R7, R0);
-    code.load(AccessWidth::Eight, R1, R7, SESSION_BYTES);
-    code.load(AccessWidth::Eight, R2, R7, SESSION_BYTES + 8);
+    code.register(AluOperation::Move, R7, R0);
+    code.load(AccessWidth::Bits64, R1, R7, SESSION_BYTES);
+    code.load(AccessWidth::Bits64, R2, R7, SESSION_BYTES + 8);
     code.store(R10, POSITION, R1);
     code.store(R10, OTHER, R2);
-    code.register(ArithmeticOperation::Or, R1, R2);
+    code.register(AluOperation::Or, R1, R2);
     code.jump_if(JumpCondition::Equal, R1, 0, unused);
-    code.load(AccessWidth::Eight, R1, R7, SESSION_UNWRITTEN);
+    code.load(AccessWidth::Bits64, R1, R7, SESSION_UNWRITTEN);
     code.jump_if(JumpCondition::Equal, R1, 0, written);
-    code.load(AccessWidth::Eight, R1, R7, SESSION_FLAGS);
-    code.immediate(ArithmeticOperation::And, R1, !FLAG_SHUT_DOWN);
+    code.load(AccessWidth::Bits64, R1, R7, SESSION_FLAGS);
+    code.immediate(AluOperation::And, R1, !FLAG_SHUT_DOWN);
     code.store(R7, SESSION_FLAGS, R1);
     code.bind(written);
     code.call(HelperFunction::KtimeGetNs);
     code.store(R10, START, R0);
     code.store(R10, END, R0);
-    code.immediate(ArithmeticOperation::Set, R6, 0);
+    code.immediate(AluOperation::Move, R6, 0);
     emit_record(&mut code, maps, KIND_END, RecordSize::NoBytes, lost);
     code.bind(unused);
     forget_session(&mut code, is_used_again, maps);

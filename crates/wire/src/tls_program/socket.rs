@@ -1,9 +1,7 @@
 //! The program that notes the socket of a session.
 
 use bpf::Register::{R0, R1, R2, R3, R6, R7, R10};
-use bpf::{
-    AccessWidth, ArithmeticOperation, Assembler, HelperFunction, Instruction, JumpCondition,
-};
+use bpf::{AccessWidth, AluOperation, Assembler, HelperFunction, Instruction, JumpCondition};
 
 use super::{
     COUNT, SESSION_FLAGS, SESSION_PLACE, THREAD, TlsMaps, end_with_loss, find_session, look_up,
@@ -59,22 +57,22 @@ impl SocketOffsets {
 pub(crate) fn socket_program(offsets: &SocketOffsets, maps: &TlsMaps) -> Vec<Instruction> {
     let mut code = Assembler::default();
     let [end, lost, six, done] = [code.label(), code.label(), code.label(), code.label()];
-    code.load(AccessWidth::Eight, R6, R1, 0);
+    code.load(AccessWidth::Bits64, R6, R1, 0);
     note_thread(&mut code);
     look_up(&mut code, maps.calls, THREAD);
     code.jump_if(JumpCondition::Equal, R0, 0, end);
-    code.load(AccessWidth::Eight, R1, R0, 0);
+    code.load(AccessWidth::Bits64, R1, R0, 0);
     code.store(R10, SESSION_PLACE, R1);
     find_session(&mut code, maps, lost);
-    code.load(AccessWidth::Eight, R1, R7, SESSION_FLAGS);
-    code.jump_if(JumpCondition::AnyBit, R1, FLAG_SOCKET, end);
+    code.load(AccessWidth::Bits64, R1, R7, SESSION_FLAGS);
+    code.jump_if(JumpCondition::AnyBitSet, R1, FLAG_SOCKET, end);
     copy_field(&mut code, SESSION_FAMILY, offsets.family, 2);
     copy_field(&mut code, SESSION_PORTS, offsets.ports, 4);
     if let Some((pointer, number)) = offsets.namespace {
         copy_namespace(&mut code, pointer, number);
     }
-    code.load(AccessWidth::Eight, R1, R7, SESSION_FAMILY as i16);
-    code.immediate(ArithmeticOperation::And, R1, 0xffff);
+    code.load(AccessWidth::Bits64, R1, R7, SESSION_FAMILY as i16);
+    code.immediate(AluOperation::And, R1, 0xffff);
     code.jump_if(JumpCondition::Equal, R1, libc::AF_INET6, six);
     copy_field(&mut code, SESSION_LOCAL, offsets.local4, 4);
     copy_field(&mut code, SESSION_REMOTE, offsets.remote4, 4);
@@ -83,8 +81,8 @@ pub(crate) fn socket_program(offsets: &SocketOffsets, maps: &TlsMaps) -> Vec<Ins
     copy_field(&mut code, SESSION_LOCAL, offsets.local6, 16);
     copy_field(&mut code, SESSION_REMOTE, offsets.remote6, 16);
     code.bind(done);
-    code.load(AccessWidth::Eight, R1, R7, SESSION_FLAGS);
-    code.immediate(ArithmeticOperation::Or, R1, FLAG_SOCKET);
+    code.load(AccessWidth::Bits64, R1, R7, SESSION_FLAGS);
+    code.immediate(AluOperation::Or, R1, FLAG_SOCKET);
     code.store(R7, SESSION_FLAGS, R1);
     code.bind(end);
     code.exit();
@@ -96,24 +94,24 @@ pub(crate) fn socket_program(offsets: &SocketOffsets, maps: &TlsMaps) -> Vec<Ins
 /// Copies the number of the network namespace of the socket `r6` to the session `r7`.
 fn copy_namespace(code: &mut Assembler, pointer: i16, number: i16) {
     stack_address(code, R1, COUNT);
-    code.immediate(ArithmeticOperation::Set, R2, 8);
-    code.register(ArithmeticOperation::Set, R3, R6);
-    code.immediate(ArithmeticOperation::Add, R3, pointer.into());
+    code.immediate(AluOperation::Move, R2, 8);
+    code.register(AluOperation::Move, R3, R6);
+    code.immediate(AluOperation::Add, R3, pointer.into());
     code.call(HelperFunction::ProbeReadKernel);
-    code.register(ArithmeticOperation::Set, R1, R7);
-    code.immediate(ArithmeticOperation::Add, R1, SESSION_NAMESPACE);
-    code.immediate(ArithmeticOperation::Set, R2, 4);
-    code.load(AccessWidth::Eight, R3, R10, COUNT);
-    code.immediate(ArithmeticOperation::Add, R3, number.into());
+    code.register(AluOperation::Move, R1, R7);
+    code.immediate(AluOperation::Add, R1, SESSION_NAMESPACE);
+    code.immediate(AluOperation::Move, R2, 4);
+    code.load(AccessWidth::Bits64, R3, R10, COUNT);
+    code.immediate(AluOperation::Add, R3, number.into());
     code.call(HelperFunction::ProbeReadKernel);
 }
 
 /// Copies a field of the socket `r6` to the session `r7`.
 fn copy_field(code: &mut Assembler, to: i32, from: i16, bytes: i32) {
-    code.register(ArithmeticOperation::Set, R1, R7);
-    code.immediate(ArithmeticOperation::Add, R1, to);
-    code.immediate(ArithmeticOperation::Set, R2, bytes);
-    code.register(ArithmeticOperation::Set, R3, R6);
-    code.immediate(ArithmeticOperation::Add, R3, from.into());
+    code.register(AluOperation::Move, R1, R7);
+    code.immediate(AluOperation::Add, R1, to);
+    code.immediate(AluOperation::Move, R2, bytes);
+    code.register(AluOperation::Move, R3, R6);
+    code.immediate(AluOperation::Add, R3, from.into());
     code.call(HelperFunction::ProbeReadKernel);
 }

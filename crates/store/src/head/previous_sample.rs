@@ -1,4 +1,5 @@
-//! Last frame of a cumulative histogram in the head: the next row is stored as its increment.
+//! The previous sample of a cumulative histogram in the head: the next row is stored as the
+//! difference from it.
 
 #![cfg_attr(
     not(test),
@@ -8,23 +9,23 @@
 use hist::codec::frame_increment;
 
 /// Rows in succession that are increments. A reader of one row decodes those before it up to a
-/// frame, so a frame is repeated every now and then (video: keyframe).
+/// frame, so a whole frame is stored every now and then (video: keyframe).
 pub(super) const INCREMENTS_MAX: u8 = 31;
 
-/// Last frame of a series.
+/// Previous sample of a series.
 #[derive(Debug, Default)]
-pub(super) struct LastFrame {
-    /// The frame; empty while it is at the end of the rows.
+pub(super) struct PreviousSample {
+    /// Its frame; empty if that is the last of the rows.
     bytes: Vec<u8>,
     /// Length of the frame at the end of the rows.
     length: usize,
     /// Increments since the last row that is a frame.
     increments: u8,
-    /// Length of all rows as frames.
-    frame_bytes: usize,
+    /// Length of all rows if they were whole frames.
+    whole_bytes: usize,
 }
 
-impl LastFrame {
+impl PreviousSample {
     /// Writes the increment to a frame; false if it is stored as a frame: there is no increment, or
     /// none that is shorter, or the last ones were many. `rows` are those of the series.
     pub(super) fn write_increment(&self, rows: &[u8], frame: &[u8], out: &mut Vec<u8>) -> bool {
@@ -47,7 +48,7 @@ impl LastFrame {
     pub(super) fn set_frame(&mut self, length: usize) {
         self.bytes.clear();
         (self.length, self.increments) = (length, 0);
-        self.frame_bytes = self.frame_bytes.saturating_add(length);
+        self.whole_bytes = self.whole_bytes.saturating_add(length);
     }
 
     /// Sets the frame whose increment was added to the rows.
@@ -55,16 +56,16 @@ impl LastFrame {
         self.bytes.clear();
         self.bytes.extend_from_slice(frame);
         self.increments = self.increments.saturating_add(1);
-        self.frame_bytes = self.frame_bytes.saturating_add(frame.len());
+        self.whole_bytes = self.whole_bytes.saturating_add(frame.len());
     }
 
-    /// Length of all rows as frames, in bytes.
-    pub(super) fn frame_bytes(&self) -> usize {
-        self.frame_bytes
+    /// Length of all rows if they were whole frames, in bytes.
+    pub(super) fn whole_bytes(&self) -> usize {
+        self.whole_bytes
     }
 
     /// Memory in bytes.
     pub(super) fn held_bytes(&self) -> usize {
-        self.bytes.capacity().saturating_add(size_of::<LastFrame>())
+        self.bytes.capacity().saturating_add(size_of::<PreviousSample>())
     }
 }
