@@ -111,6 +111,12 @@ fn start(name: &str) -> Option<(HttpsServer, TlsProbes)> {
             println!("skipped: {reason}");
             None
         }
+        Err(TlsProbeError::Process { cause, .. })
+            if cause.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            println!("skipped: cannot read the mapped files of the server: {cause}");
+            None
+        }
         Err(TlsProbeError::Symbols { path }) => {
             println!("skipped: python3 does not use OpenSSL ({})", path.display());
             None
