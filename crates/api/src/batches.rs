@@ -266,7 +266,7 @@ fn append_batch(
 ) -> Result<PendingAck, ErrorResponse> {
     let refuse = |error: model::Error| ErrorResponse::bad_request(error.to_string());
     let batch = Batch::decode(batch.to_owned()).map_err(refuse)?;
-    if let Some(pending_ack) = intake.find_legacy_duplicate(legacy_identity)? {
+    if let Some(pending_ack) = intake.find_duplicate(legacy_identity)? {
         return Ok(pending_ack);
     }
     // Here all series of the agent are of one producer; its gaps name producers of its own.

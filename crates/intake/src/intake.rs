@@ -223,13 +223,10 @@ impl Intake {
         Ok(pending_ack)
     }
 
-    /// A pending acknowledgement, if the batch was accepted under the identity that its sender had
-    /// in an earlier version.
-    pub fn find_legacy_duplicate(
-        &self,
-        legacy_identity: BatchIdentity,
-    ) -> Result<Option<PendingAck>> {
-        match self.shared.target.has_taken(legacy_identity)? {
+    /// A pending acknowledgement, if the batch was accepted under an identity: the one that its
+    /// sender had in an earlier version, or before a failure whose outcome is unknown.
+    pub fn find_duplicate(&self, identity: BatchIdentity) -> Result<Option<PendingAck>> {
+        match self.shared.target.has_taken(identity)? {
             true => Ok(Some(self.shared.repeated())),
             false => Ok(None),
         }

@@ -336,9 +336,8 @@ impl IngestRequest {
         }
         match source {
             BatchSource::Named(SenderIdentity { identity, jump_max, legacy_identity }, name) => {
-                let repeat = legacy_identity
-                    .map(|legacy| intake.find_legacy_duplicate(legacy))
-                    .transpose()?;
+                let repeat =
+                    legacy_identity.map(|legacy| intake.find_duplicate(legacy)).transpose()?;
                 match repeat.flatten() {
                     Some(pending_ack) => Ok(Some(pending_ack)),
                     None => {
