@@ -17,18 +17,19 @@ mod interval_increases;
 mod opened_part;
 mod placement;
 pub(crate) mod sample_reader;
+mod selection;
 mod sums;
 pub(crate) mod window_reader;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use hist::Mixture;
 use hist::codec::header::Temporality;
 use model::selector::kind_name;
-use model::{Gap, Selector, Series, SeriesId, SeriesKind};
+use model::{Gap, SeriesKind};
 
 use crate::backend::{ChunkLocation, Part};
 use crate::chunk;
@@ -36,11 +37,11 @@ use crate::error::{Error, Result};
 use crate::gather;
 use crate::grid::{TimeGrid, overlap_share};
 use crate::head::Head;
-use crate::index::{SelectedSeries, SeriesEntryRef, SeriesKeyRef};
+use crate::index::{SelectedSeries, SeriesEntryRef};
 use crate::inner::StoreInner;
 use crate::manifest::{Manifest, PartInfo};
 use crate::resolution::{Resolution, interval_start};
-use crate::row::NumberAggregate;
+use crate::row::{NumberAggregate, Row};
 
 pub use self::activity::SeriesActivity;
 use self::placement::{enclosing_range, overlaps};
@@ -52,10 +53,6 @@ pub const COLUMNS_MAX: u64 = 10_000_000;
 
 /// Series looked up in a part between two checks for cancellation.
 const SERIES_AT_ONCE: usize = 256;
-
-/// Series whose keys are read while the index is locked. It is released in between, so that new
-/// series can be inserted.
-const KEYS_AT_ONCE: usize = 1024;
 
 /// Consistent read view.
 pub struct ReadView {
@@ -123,76 +120,6 @@ impl ReadView {
             Some(is_over) if is_over() => Err(Error::Cancelled),
             _ => Ok(()),
         }
-    }
-
-    /// Series that match a selector.
-    pub fn select(&self, selector: &Selector) -> Vec<SeriesEntryRef> {
-        let index = self.inner.index();
-        index.select(selector).into_iter().map(|number| index.entry(number)).collect()
-    }
-
-    /// Series without rows that match a selector: they were deleted or expired. Reads the series
-    /// file; meant for messages.
-    pub fn select_deleted(&self, selector: &Selector) -> Result<Vec<Series>> {
-        self.inner.select_deleted(selector)
-    }
-
-    /// Calls `each` for the series that match a selector until it returns false, without collecting
-    /// them. Returns the total number of matches.
-    pub fn each_series(
-        &self,
-        selector: &Selector,
-        each: &mut dyn FnMut(Series) -> ControlFlow<()>,
-    ) -> usize {
-        let numbers = self.inner.index().select(selector);
-        for some in numbers.chunks(KEYS_AT_ONCE) {
-            let index = self.inner.index();
-            // Some may have been deleted in between.
-            let live = some.iter().copied().filter(|number| index.is_live(*number));
-            let series: Vec<Series> = live.map(|number| index.series(number)).collect();
-            drop(index);
-            if series.into_iter().any(|series| each(series).is_break()) {
-                break;
-            }
-        }
-        numbers.len()
-    }
-
-    /// Calls `each` with the series that match a selector, and their number, until it returns
-    /// false. It must not use the view: the index is locked.
-    pub fn each_key(
-        &self,
-        selector: &Selector,
-        each: &mut dyn FnMut(usize, SeriesKeyRef<'_>) -> ControlFlow<()>,
-    ) {
-        let numbers = self.inner.index().select(selector);
-        for some in numbers.chunks(KEYS_AT_ONCE) {
-            let index = self.inner.index();
-            // Some may have been deleted in between.
-            let mut live = some.iter().copied().filter(|number| index.is_live(*number));
-            if live.any(|number| each(numbers.len(), index.key_ref(number)).is_break()) {
-                break;
-            }
-        }
-    }
-
-    /// Calls `each` with the values that series of numbers or histograms have of a label, in any
-    /// order, until it returns false. It must not use the view: the index is locked.
-    pub fn each_label_value(&self, label: &str, each: &mut dyn FnMut(&str) -> ControlFlow<()>) {
-        self.inner.index().each_label_value(label, each);
-    }
-
-    /// Series by id, for reads, if known.
-    pub fn select_id(&self, id: &SeriesId) -> Option<SeriesEntryRef> {
-        let index = self.inner.index();
-        let number = index.number(id)?;
-        Some(index.entry(number))
-    }
-
-    /// Series by id, if known.
-    pub fn series(&self, id: &SeriesId) -> Option<Series> {
-        let index = self.inner.index();
-        index.number(id).map(|number| index.series(number))
     }
 
     /// Time range of the rows of some series, in nanoseconds since the Unix epoch.
@@ -384,6 +311,32 @@ impl ReadView {
         })
     }
 
+    /// Increases of each of some counters in columns, by time: a row from the sample before the
+    /// first increase to the last sample, or of the intervals of rollups; `None` without an
+    /// increase. The gaps are those that the read meets; [`Self::gaps_of`] has the recorded ones.
+    pub fn increases(
+        &self,
+        series: &[SelectedSeries],
+        columns: &[Range<i64>],
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Vec<Vec<Option<Row<NumberAggregate>>>>> {
+        self.check_kinds(series, |kind| matches!(kind, SeriesKind::Counter(_)), "increases")?;
+        self.sum_increases(series, columns, gaps)
+    }
+
+    fn check_kinds(
+        &self,
+        series: &[SelectedSeries],
+        is_kind: impl Fn(SeriesKind) -> bool,
+        expected: &'static str,
+    ) -> Result<()> {
+        let Some(other) = series.iter().find(|series| !is_kind(series.kind)) else {
+            return Ok(());
+        };
+        let (series, kind) = (self.name_of(other).to_string(), kind_name(other.kind));
+        Err(model::Error::Kind { series, kind, found: expected }.into())
+    }
+
     fn columns<'a, T: 'static>(
         &'a self,
         series: &[impl AsRef<SelectedSeries>],
@@ -410,10 +363,7 @@ impl ReadView {
             });
         }
         let queries = self.series_queries(series);
-        if let Some(other) = queries.iter().find(|series| !is_kind(series.kind)) {
-            let (series, kind) = (self.name_of(other).to_string(), kind_name(other.kind));
-            return Err(model::Error::Kind { series, kind, found: expected }.into());
-        }
+        self.check_kinds(&queries, is_kind, expected)?;
         Ok(ColumnIter {
             view: self,
             series_queries: queries,

@@ -7,7 +7,8 @@
 
 use model::SeriesKind;
 
-use super::{KEYS_AT_ONCE, ReadView};
+use super::ReadView;
+use super::selection::KEYS_AT_ONCE;
 use crate::error::Result;
 use crate::index::{SelectedSeries, SeriesNumber};
 use crate::manifest::PartInfo;

@@ -18,7 +18,7 @@ use crate::index::SelectedSeries;
 use crate::manifest::PartInfo;
 use crate::merge::{COLUMN_FULL_REASON, ColumnMerge, assign_columns, rows_in_runs};
 use crate::resolution::Resolution;
-use crate::row::{NumberAggregate, Predecessor, Rows};
+use crate::row::{NumberAggregate, Predecessor, Row, Rows};
 
 use super::dropped::CoveredParts;
 use super::placement::{Placement, Plan, column_of, enclosing_range};
@@ -248,11 +248,52 @@ impl ReadView {
         columns: &[Range<i64>],
         gaps: &mut Vec<Gap>,
     ) -> Result<Vec<Option<NumberAggregate>>> {
+        let mut sums: Vec<Option<NumberAggregate>> = vec![None; columns.len()];
+        self.each_number_row(
+            series,
+            columns,
+            gaps,
+            &mut |_, column, row| match &mut sums[column] {
+                Some(sum) => sum.add(&row.value),
+                empty => *empty = Some(row.value),
+            },
+        )?;
+        Ok(sums)
+    }
+
+    /// Sums of each series, with the times of their rows.
+    pub(super) fn sum_increases(
+        &self,
+        series: &[SelectedSeries],
+        columns: &[Range<i64>],
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Vec<Vec<Option<Row<NumberAggregate>>>>> {
+        let mut sums = vec![vec![None::<Row<NumberAggregate>>; columns.len()]; series.len()];
+        self.each_number_row(series, columns, gaps, &mut |at, column, row| match &mut sums[at]
+            [column]
+        {
+            Some(sum) => {
+                sum.end = row.end;
+                sum.value.add(&row.value);
+            }
+            empty => *empty = Some(row),
+        })?;
+        Ok(sums)
+    }
+
+    /// Calls `each` with the rows of numbers in columns, by series and time: the position of the
+    /// series, that of the column, and the row.
+    fn each_number_row(
+        &self,
+        series: &[SelectedSeries],
+        columns: &[Range<i64>],
+        gaps: &mut Vec<Gap>,
+        each: &mut dyn FnMut(usize, usize, Row<NumberAggregate>),
+    ) -> Result<()> {
         let plan = plan(columns);
         let covered = self.rollup_coverage();
         let dropped = self.dropped_gaps(&series.iter().collect::<Vec<_>>(), &plan, &covered)?;
-        let mut sums: Vec<Option<NumberAggregate>> = vec![None; columns.len()];
-        for series in series {
+        for (at, series) in series.iter().enumerate() {
             let plan = dropped.plan_of(series, &plan);
             let Rows::Aggregates(rows) =
                 self.deltas_in_pieces(series, plan, &covered, columns, gaps)?
@@ -262,14 +303,11 @@ impl ReadView {
             // The increase of a sample without a known one is not 0.
             for row in rows.into_iter().filter(|row| !row.value.is_empty()) {
                 if let Some(column) = column_of(columns, row.end) {
-                    match &mut sums[column] {
-                        Some(sum) => sum.add(&row.value),
-                        empty => *empty = Some(row.value),
-                    }
+                    each(at, column, row);
                 }
             }
         }
         gaps.extend(dropped.gaps);
-        Ok(sums)
+        Ok(())
     }
 }

@@ -99,11 +99,20 @@ impl GrowingFixture {
     fn increases(&self, grid: TimeGrid) -> (Vec<(u64, u64)>, Vec<Gap>) {
         let view = self.store.view().unwrap();
         let select = |series: &Series| view.select(&Selector::parse(series.name()).unwrap());
-        let numbers = view.numbers(&select(&counter()), grid).unwrap();
+        let counters = select(&counter());
+        let numbers = view.numbers(&counters, grid).unwrap();
+        let selected: Vec<_> = counters.iter().map(|found| *found.as_ref()).collect();
+        let columns: Vec<_> = (0..grid.columns).map(|at| grid.column(at)).collect();
+        let by_series = view.increases(&selected, &columns, &mut Vec::new()).unwrap();
+        let mut rows = by_series.into_iter().next().unwrap_or_default().into_iter();
         let histograms = view.histograms(&select(&latencies()), grid).unwrap();
         let (mut grown, mut gaps) = (Vec::new(), Vec::new());
         for (number, mixture) in numbers.zip(histograms) {
             let (number, mixture) = (number.unwrap(), mixture.unwrap());
+            let row = rows.next().flatten();
+            assert_eq!(row.as_ref().map(|row| row.value), number.value);
+            let is_within = |row: &store::Row<_>| row.start < row.end && row.end <= number.end;
+            assert!(row.as_ref().is_none_or(is_within), "{row:?}");
             gaps.extend(number.gaps.into_iter().chain(mixture.gaps));
             let sum = number.value.map_or(0.0, |summary| summary.sum.value());
             grown.push((sum as u64, mixture.value.count()));

@@ -1,0 +1,108 @@
+//! Series of a view by selector or ID.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use std::ops::ControlFlow;
+
+use model::{Selector, Series, SeriesId};
+
+use super::ReadView;
+use crate::error::Result;
+use crate::index::{SeriesEntryRef, SeriesIndex, SeriesKeyRef, SeriesNumber};
+
+/// Series whose keys are read while the index is locked. It is released in between, so that new
+/// series can be inserted.
+pub(super) const KEYS_AT_ONCE: usize = 1024;
+
+impl ReadView {
+    /// Series that match a selector.
+    pub fn select(&self, selector: &Selector) -> Vec<SeriesEntryRef> {
+        let index = self.inner.index();
+        index.select(selector).into_iter().map(|number| index.entry(number)).collect()
+    }
+
+    /// Series without rows that match a selector: they were deleted or expired. Reads the series
+    /// file; meant for messages.
+    pub fn select_deleted(&self, selector: &Selector) -> Result<Vec<Series>> {
+        self.inner.select_deleted(selector)
+    }
+
+    /// Calls `each` for the series that match a selector until it returns false, without collecting
+    /// them. Returns the total number of matches.
+    pub fn each_series(
+        &self,
+        selector: &Selector,
+        each: &mut dyn FnMut(Series) -> ControlFlow<()>,
+    ) -> usize {
+        self.each_selected(selector, SeriesIndex::series, each)
+    }
+
+    /// The same, with what reads of the series need.
+    pub fn each_entry(
+        &self,
+        selector: &Selector,
+        each: &mut dyn FnMut(SeriesEntryRef) -> ControlFlow<()>,
+    ) -> usize {
+        self.each_selected(selector, SeriesIndex::entry, each)
+    }
+
+    fn each_selected<T>(
+        &self,
+        selector: &Selector,
+        read: impl Fn(&SeriesIndex, SeriesNumber) -> T,
+        each: &mut dyn FnMut(T) -> ControlFlow<()>,
+    ) -> usize {
+        let numbers = self.inner.index().select(selector);
+        for some in numbers.chunks(KEYS_AT_ONCE) {
+            let index = self.inner.index();
+            // Some may have been deleted in between.
+            let live = some.iter().copied().filter(|number| index.is_live(*number));
+            let found: Vec<T> = live.map(|number| read(&index, number)).collect();
+            drop(index);
+            if found.into_iter().any(|found| each(found).is_break()) {
+                break;
+            }
+        }
+        numbers.len()
+    }
+
+    /// Calls `each` with the series that match a selector, and their number, until it returns
+    /// false. It must not use the view: the index is locked.
+    pub fn each_key(
+        &self,
+        selector: &Selector,
+        each: &mut dyn FnMut(usize, SeriesKeyRef<'_>) -> ControlFlow<()>,
+    ) {
+        let numbers = self.inner.index().select(selector);
+        for some in numbers.chunks(KEYS_AT_ONCE) {
+            let index = self.inner.index();
+            // Some may have been deleted in between.
+            let mut live = some.iter().copied().filter(|number| index.is_live(*number));
+            if live.any(|number| each(numbers.len(), index.key_ref(number)).is_break()) {
+                break;
+            }
+        }
+    }
+
+    /// Calls `each` with the values that series of numbers or histograms have of a label, in any
+    /// order, until it returns false. It must not use the view: the index is locked.
+    pub fn each_label_value(&self, label: &str, each: &mut dyn FnMut(&str) -> ControlFlow<()>) {
+        self.inner.index().each_label_value(label, each);
+    }
+
+    /// Series by id, for reads, if known.
+    pub fn select_id(&self, id: &SeriesId) -> Option<SeriesEntryRef> {
+        let index = self.inner.index();
+        let number = index.number(id)?;
+        Some(index.entry(number))
+    }
+
+    /// Series by id, if known.
+    pub fn series(&self, id: &SeriesId) -> Option<Series> {
+        let index = self.inner.index();
+        index.number(id).map(|number| index.series(number))
+    }
+}
