@@ -1,5 +1,9 @@
 //! HTTP queries on known data.
 
+mod gaps;
+mod limits;
+mod thresholds;
+
 use expect_test::expect;
 use hist::Histogram;
 use hist::codec::header::Temporality;
@@ -75,98 +79,6 @@ async fn heatmap_columns_add_up_to_the_total() {
         assert_eq!(all[0]["start_ns"].as_i64(), Some(START));
         assert_eq!(all[columns - 1]["end_ns"].as_i64(), Some(NOW));
     }
-}
-
-#[tokio::test]
-async fn gaps_are_reported_with_the_result() {
-    let server = TestServer::new();
-    let (start, end) = (START, START + store::MINUTE);
-    let reason = "a cable was cut".to_owned();
-    server.send_gap(model::Gap { start, end, producer: Some(7), lost: Some(3), reason });
-    let map = server.json("/v1/heatmap?selector=latency&step=10m").await;
-    assert_eq!(map["columns"][0]["gaps"][0]["reason"], "a cable was cut");
-    assert_eq!(map["columns"][1]["gaps"].as_array().unwrap().len(), 0);
-    let asked = "/v1/query?query=sum(exact_increase(latency[1h]))";
-    assert_eq!(server.json(asked).await["gaps"][0]["lost"], 3);
-    let asked = "/api/v1/query?query=sum(exact_increase(latency[1h]))";
-    let warning = "missing from 2020-09-13T12:30:00Z to 2020-09-13T12:31:00Z: 3 lost of producer \
-                   0000000000000007: a cable was cut";
-    assert_eq!(server.json(asked).await["warnings"][0], warning);
-}
-
-#[tokio::test]
-async fn gap_after_the_last_row_is_reported_without_end_parameter() {
-    let server = TestServer::new();
-    let (start, end) = (NOW + store::MINUTE, NOW + 2 * store::MINUTE);
-    let reason = "records of the journal were lost".to_owned();
-    server.send_gap(model::Gap { start, end, producer: None, lost: Some(6), reason });
-    let gaps = async |path: String| server.json(&path).await["gaps"].as_array().unwrap().len();
-    assert_eq!(gaps("/v1/histogram?selector=latency".to_owned()).await, 1);
-    assert_eq!(gaps(format!("/v1/histogram?selector=latency&from={START}ns")).await, 1);
-    assert_eq!(gaps(format!("/v1/histogram?selector=latency&to={NOW}ns")).await, 0);
-}
-
-/// A series whose points were all rejected as late, or lost, is not in the index.
-#[tokio::test]
-async fn series_without_points_is_a_gap_and_not_unknown() {
-    let server = TestServer::new();
-    let unknown = "/v1/histogram?selector=waited";
-    assert_eq!(server.get(unknown).await.0, StatusCode::NOT_FOUND);
-    let (start, end) = (START, START + store::MINUTE);
-    let reason = "samples arrived after those of their day were dropped".to_owned();
-    server.send_gap(model::Gap { start, end, producer: None, lost: Some(3), reason });
-    for path in [
-        "/v1/histogram?selector=waited&above=5ms",
-        "/v1/histogram?selector=waited&from=-2h",
-        "/v1/query?query=waited&from=-1h&step=5m",
-        "/v1/query?query=rate(waited[2h])",
-        "/v1/query?query=waited[2h]",
-        "/v1/query?query=exact_increase(waited[2h])",
-        "/v1/query?language=caql&from=-1h&step=5m&query=find(\"waited\")",
-        "/v1/query?language=caql&from=-1h&step=5m&query=find:histogram(\"waited\")",
-        "/v1/query?language=caql&from=-1h&step=5m&query=find:histogram(\"waited\") | \
-         histogram:merge()",
-        "/v1/texts?selector=waited&from=-2h",
-    ] {
-        let answer = server.json(path).await;
-        assert_eq!(answer["gaps"][0]["lost"], 3, "{path}: {answer}");
-    }
-    for path in ["", "&step=10m&from=-2h&to=now", "&columns=3&above=5ms"] {
-        let map = server.json(&format!("/v1/heatmap?selector=waited{path}")).await;
-        assert_eq!((&map["series"], &map["total"]["count"]), (&0.into(), &0.into()), "{map}");
-        assert_eq!(map["total"]["gaps"][0]["lost"], 3, "{path}: {map}");
-        let columns = map["columns"].as_array().unwrap();
-        assert!(columns.iter().any(|column| column["gaps"][0]["lost"] == 3), "{path}: {map}");
-    }
-    let asked = "/api/v1/query?query=waited[2h]";
-    let answer = server.json(asked).await;
-    let warnings = answer["warnings"].to_string();
-    assert!(warnings.contains("samples arrived after"), "{warnings}");
-    // Another range has no gaps.
-    let status = server.get("/v1/histogram?selector=waited&from=-10m").await.0;
-    assert_eq!(status, StatusCode::NOT_FOUND);
-}
-
-#[tokio::test]
-async fn every_endpoint_reports_gaps_outside_the_data() {
-    let server = TestServer::new();
-    let (start, end) = (NOW + store::DAY, NOW + store::DAY + store::MINUTE);
-    let reason = "samples arrived after those of their day were dropped".to_owned();
-    server.send_gap(model::Gap { start, end, producer: None, lost: Some(3), reason });
-    let to = NOW + 2 * store::DAY;
-    for query in ["depth", "rate(requests_total[3d])", "latency[3d]"] {
-        let path = format!("/v1/query?query={query}&from={START}ns&to={to}ns&step=1d");
-        let path = match query.ends_with("]") {
-            true => format!("/v1/query?query={query}&to={to}ns"),
-            false => path,
-        };
-        let answer = server.json(&path).await;
-        assert_eq!(answer["gaps"][0]["lost"], 3, "{path}: {answer}");
-    }
-    let map = server.json("/v1/heatmap?selector=latency&columns=2").await;
-    assert_eq!(map["total"]["gaps"][0]["lost"], 3, "{map}");
-    let map = server.json(&format!("/v1/heatmap?selector=latency&columns=2&to={NOW}ns")).await;
-    assert_eq!(map["total"]["gaps"].as_array().unwrap().len(), 0, "{map}");
 }
 
 #[tokio::test]
@@ -309,96 +221,6 @@ async fn invalid_queries_name_the_error() {
 }
 
 #[tokio::test]
-async fn response_size_is_limited() {
-    let refused = async |bytes: usize, uri: &str| {
-        let query_settings =
-            QueryServiceSettings { max_response_bytes: bytes, ..Default::default() };
-        let (status, text) = TestServer::with_settings(query_settings).get(uri).await;
-        assert_eq!(status == StatusCode::UNPROCESSABLE_ENTITY, !status.is_success(), "{text}");
-        (!status.is_success()).then_some(text)
-    };
-    let long = "/v1/query?query=1&from=-1h&step=1s";
-    let whole = "size limit (100000 bytes) of the response with maxima exceeded";
-    assert!(refused(100_000, long).await.unwrap().contains(whole));
-    // The document in memory is larger than the response.
-    assert!(refused(400_000, long).await.unwrap().contains("size limit (400000 bytes)"));
-    assert_eq!(refused(1_000_000, long).await, None);
-    // The size of the response itself.
-    let prometheus = "/api/v1/query_range?query=1&start=1600000000&end=1600000100&step=1";
-    let written = "response size limit (1000 bytes) exceeded";
-    assert!(refused(1000, prometheus).await.unwrap().contains(written));
-}
-
-#[tokio::test]
-async fn maxima_count_against_the_response_budget() {
-    let asked = "/v1/query?query=histogram_quantile(0.9, latency)&from=-59m&step=1m";
-    let bytes = async |uri: &str| {
-        let fits = async |bytes: usize| {
-            let query_settings =
-                QueryServiceSettings { max_response_bytes: bytes, ..Default::default() };
-            TestServer::with_settings(query_settings).get(uri).await.0.is_success()
-        };
-        // The minimum that suffices, to the KiB.
-        let (mut less, mut enough) = (0, 1 << 10);
-        while enough - less > 1 {
-            let half = (less + enough) / 2;
-            if fits(half << 10).await { enough = half } else { less = half }
-        }
-        enough
-    };
-    let (alone, both) = (bytes(&format!("{asked}&maxima=false")).await, bytes(asked).await);
-    // Plain numbers take less memory than statistics with bounds.
-    assert!(both > alone + alone / 4, "{alone} KiB, and with maxima {both} KiB");
-}
-
-#[tokio::test]
-async fn thresholds_and_quantiles_are_limited() {
-    let many = |name: &str, n: usize| {
-        format!("/v1/histogram?selector=latency&{name}={}", vec!["0.5"; n].join(","))
-    };
-    for name in ["above", "q"] {
-        assert!(TestServer::new().get(&many(name, 100)).await.0.is_success());
-        let (status, text) = TestServer::new().get(&many(name, 101)).await;
-        assert_eq!(status, StatusCode::BAD_REQUEST);
-        assert!(text.contains("limit of 100 values of parameter"), "{text}");
-    }
-}
-
-#[tokio::test]
-async fn heatmap_thresholds_and_gaps_count_against_the_budget() {
-    let query_settings = QueryServiceSettings { max_response_bytes: 400_000, ..Default::default() };
-    let server = TestServer::with_settings(query_settings);
-    let plain = format!("/v1/heatmap?selector=latency&from={START}ns&to={NOW}ns&columns=60");
-    assert!(server.get(&plain).await.0.is_success());
-    let (status, text) = server.get(&format!("{plain}&above={}", vec!["1"; 100].join(","))).await;
-    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
-    assert!(text.contains("response size limit (400000 bytes) exceeded"), "{text}");
-}
-
-#[tokio::test]
-async fn regex_limit_is_shared_by_all_selectors() {
-    for (path, most) in [
-        ("/v1/series?", 32),
-        ("/v1/metric_names?", 32),
-        ("/v1/stream?", 32),
-        ("/v1/histogram?", 32),
-        ("/api/v1/series?", 128),
-        ("/api/v1/labels?", 128),
-    ] {
-        let one = if most == 128 { "match[]={a=~\"b.c\"}&" } else { "selector={a=~\"b.c\"}&" };
-        let (status, text) =
-            TestServer::new().get(&format!("{path}{}", one.repeat(most + 1))).await;
-        assert_eq!(status, StatusCode::BAD_REQUEST, "{path}: {text}");
-        assert!(text.contains(&format!("limit of {most} regexes exceeded")), "{text}");
-        // The maximum number of selectors matches nothing, but is parsed.
-        if path != "/v1/stream?" {
-            let (status, _) = TestServer::new().get(&format!("{path}{}", one.repeat(most))).await;
-            assert_ne!(status, StatusCode::BAD_REQUEST, "{path}");
-        }
-    }
-}
-
-#[tokio::test]
 async fn first_sample_counts_toward_the_total() {
     let server =
         TestServer::with_store(crate::test_server::empty_store(), QueryServiceSettings::default());
@@ -454,95 +276,6 @@ async fn functions_are_listed_with_their_signatures() {
     "#]],
     )
     .await;
-}
-
-/// Latencies of 1 to 1000 ms, stored in ms; a duration used as a number is 0.05 in Prometheus.
-#[tokio::test]
-async fn duration_literal_is_in_the_unit_of_the_values() {
-    let server = TestServer::new();
-    let ask = async |expression: &str| server.json(&format!("/v1/query?query={expression}")).await;
-    let above =
-        |limit: &str| format!("sum(histogram_count_above({limit}, exact_increase(latency[10m])))");
-    let duration = ask(&above("50ms")).await;
-    assert_eq!(duration["data"][0]["points"][0]["value"], 100.0);
-    assert_eq!(duration["data"], ask(&above("50")).await["data"]);
-    let fraction = |limit: &str| format!("histogram_fraction(0, {limit}, rate(latency[10m]))");
-    assert_eq!(ask(&fraction("5ms")).await["data"], ask(&fraction("5")).await["data"]);
-    let slow = ask("histogram_max(exact_increase(latency[10m])) > 50ms").await;
-    assert_eq!(slow["data"].as_array().unwrap().len(), 1, "{slow}");
-    let seconds = ask("histogram_max(exact_increase(latency{host=\"b\"}[10m])) / 1s").await;
-    assert_eq!(seconds["data"][0]["points"][0]["value"], 1.0, "{seconds}");
-    // Without a series it is a number of seconds, as in Prometheus.
-    assert_eq!(ask("50ms").await["data"][0]["value"], 0.05);
-}
-
-#[tokio::test]
-async fn threshold_below_all_values_or_far_above_produces_a_warning() {
-    let server = TestServer::new();
-    let warning = async |limit: &str| {
-        let expression =
-            format!("sum(histogram_count_above({limit}, exact_increase(latency[10m])))");
-        let answer = server.json(&format!("/v1/query?query={expression}")).await;
-        answer["warnings"][0].as_str().unwrap_or_default().to_owned()
-    };
-    assert_eq!(warning("50").await, "");
-    let below = warning("0.25").await;
-    assert!(
-        below.starts_with("threshold 0.25 is below all values, which begin at 1 ms"),
-        "{below}"
-    );
-    let above = warning("5000000").await;
-    assert!(above.contains("far above all values, which end at"), "{above}");
-    // The same of `histogram_fraction`, whose answer was 0 without a word.
-    let fraction = async |limits: &str| {
-        let expression = format!("histogram_fraction({limits}, sum(rate(latency[10m])))");
-        let answer = server.json(&format!("/v1/query?query={expression}")).await;
-        answer["warnings"].as_array().unwrap().len()
-    };
-    assert_eq!(fraction("0, 0.25").await, 1);
-    assert_eq!(fraction("0, 250ms").await, 0);
-    assert_eq!(fraction("50, Inf").await, 0);
-}
-
-/// `above=0.25` and `up_to=0.25` mean milliseconds here, and nothing said so; nor was a word said
-/// of `above=1h`.
-#[tokio::test]
-async fn threshold_beyond_all_values_produces_a_warning() {
-    let server = TestServer::new();
-    let expected = "threshold 0.25 is below all values, which begin at 1 ms; write the threshold \
-                    with its unit, such as 250ms";
-    for path in ["histogram", "heatmap", "breakdown"] {
-        let ask = |above: &str| format!("/v1/{path}?selector=latency&above={above}");
-        let answer = server.json(&ask("0.25")).await;
-        assert_eq!(answer["warnings"], serde_json::json!([expected]), "{path}");
-        let answer = server.json(&ask("250us")).await;
-        let expected = "threshold 250us is below all values, which begin at 1 ms";
-        assert_eq!(answer["warnings"], serde_json::json!([expected]), "{path}");
-        assert_eq!(server.json(&ask("0")).await["warnings"], serde_json::Value::Null, "{path}");
-        assert_eq!(server.json(&ask("250ms")).await["warnings"], serde_json::Value::Null, "{path}");
-    }
-}
-
-/// After one `kill -9`, a misspelt name was "0 values" with status 200, for ever.
-#[tokio::test]
-async fn misspelt_name_is_not_found_after_a_kill() {
-    let server = TestServer::new();
-    let gap = |reason: &str| model::Gap {
-        start: START,
-        end: NOW,
-        producer: None,
-        lost: None,
-        reason: reason.to_owned(),
-    };
-    server.send_gap(gap(model::Gap::UNCLEAN_SHUTDOWN));
-    for path in ["histogram", "heatmap"] {
-        let (status, text) = server.get(&format!("/v1/{path}?selector=nope")).await;
-        assert_eq!(status, StatusCode::NOT_FOUND, "{text}");
-        assert!(text.contains("existing metrics: depth, latency"), "{text}");
-    }
-    // A gap that may hide a whole series is the answer.
-    server.send_gap(gap("a disk was lost"));
-    assert_eq!(server.get("/v1/histogram?selector=nope").await.0, StatusCode::OK);
 }
 
 /// A user saw "matches no series" for classic histograms, for a metric of OpenTelemetry by its name
