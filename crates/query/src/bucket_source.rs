@@ -6,10 +6,12 @@ use std::ops::Range;
 use std::sync::{PoisonError, RwLock};
 
 use hist::Mixture;
-use model::{Gap, Selector, SeriesKind};
+use model::{Gap, Selector};
 use store::{NumberAggregate, ReadView, SeriesEntryRef, TimeGrid};
 
-use crate::classic_buckets::{distribution_columns, labels_of, select_buckets};
+use crate::classic_buckets::{
+    DistributionLabels, distribution_columns, is_counter, labels_of, select_distributions,
+};
 use crate::context::QueryContext;
 use crate::error::{Error, Result, SourceSpan};
 use crate::labels::{LabelSet, NAME};
@@ -21,54 +23,53 @@ use crate::stream::SeriesPoint;
 pub struct BucketSource<'a> {
     view: &'a ReadView,
     stored: StoreSource<'a>,
-    /// Buckets of the selected classic histograms; keys of handles from [`FIRST_KEY`] on are
-    /// indices into this list.
-    classic: RwLock<Vec<Vec<SeriesEntryRef>>>,
+    /// Series of selected distributions, at least one of which has buckets; keys of handles from
+    /// [`FIRST_KEY`] on are indices into this list.
+    selected: RwLock<Vec<Vec<SeriesEntryRef>>>,
 }
 
-/// First key of a classic histogram; a store has fewer series.
+/// First key of such a distribution; a store has fewer series.
 const FIRST_KEY: usize = 1 << 40;
 
 impl<'a> BucketSource<'a> {
     /// Source of a view; a long read stops when the query of the context is cancelled.
     pub fn new(view: &'a ReadView, context: &'a dyn QueryContext) -> BucketSource<'a> {
         let stored = StoreSource::new(view).with_context(context);
-        BucketSource { view, stored, classic: RwLock::default() }
+        BucketSource { view, stored, selected: RwLock::default() }
     }
 
-    /// Handles of classic histograms: buckets that differ only in their bounds are one.
-    fn select_classic(&self, selector: &Selector) -> Vec<SeriesHandle> {
-        let buckets = select_buckets(self.view, selector);
-        let mut histograms: BTreeMap<_, Vec<SeriesEntryRef>> = BTreeMap::new();
-        for found in &buckets {
-            histograms.entry(labels_of(found)).or_default().push(found.clone());
+    /// Handles of distributions: a histogram and buckets that differ only in their bounds are one.
+    fn add_distributions(&self, found: &[SeriesEntryRef]) -> Vec<SeriesHandle> {
+        let mut distributions: BTreeMap<(DistributionLabels<'_>, &str), Vec<SeriesEntryRef>> =
+            BTreeMap::new();
+        for found in found {
+            let identity = (labels_of(found), found.series.unit());
+            distributions.entry(identity).or_default().push(found.clone());
         }
-        let mut classic = self.classic.write().unwrap_or_else(PoisonError::into_inner);
-        let handle = |(labels, buckets): (Vec<(&str, &str)>, Vec<SeriesEntryRef>)| {
-            let series = &buckets[0].series;
+        let mut selected = self.selected.write().unwrap_or_else(PoisonError::into_inner);
+        let mut handles = Vec::with_capacity(distributions.len());
+        for ((labels, unit), found) in distributions {
+            let series = &found[0].series;
             let labels = labels.into_iter().chain([(NAME, series.name())]);
-            let handle = SeriesHandle {
+            handles.push(SeriesHandle {
                 labels: LabelSet::new(labels),
                 kind: series.kind(),
-                unit: series.unit().to_owned(),
-                key: FIRST_KEY + classic.len(),
-            };
-            classic.push(buckets);
-            handle
-        };
-        histograms.into_iter().map(handle).collect()
+                unit: unit.to_owned(),
+                key: FIRST_KEY + selected.len(),
+            });
+            selected.push(found);
+        }
+        handles
     }
 }
 
 impl Source for BucketSource<'_> {
     fn select(&self, selector: &Selector) -> Result<Vec<SeriesHandle>> {
-        let stored = self.stored.select(selector)?;
-        let is_histogram = |handle: &SeriesHandle| matches!(handle.kind, SeriesKind::Histogram(_));
-        if stored.iter().any(is_histogram) {
-            return Ok(stored);
+        let found = select_distributions(self.view, selector);
+        match found.iter().any(is_counter) {
+            true => Ok(self.add_distributions(&found)),
+            false => self.stored.select(selector),
         }
-        let classic = self.select_classic(selector);
-        Ok(if classic.is_empty() { stored } else { classic })
     }
 
     fn gaps(&self, series: &[&SeriesHandle], range: &Range<i64>) -> Vec<Gap> {
@@ -89,12 +90,12 @@ impl Source for BucketSource<'_> {
         if series.iter().all(|handle| handle.key < FIRST_KEY) {
             return self.stored.histograms(series, grid);
         }
-        let classic = self.classic.read().unwrap_or_else(PoisonError::into_inner);
-        let buckets = series.iter().filter_map(|handle| handle.key.checked_sub(FIRST_KEY));
-        let buckets: Vec<SeriesEntryRef> =
-            buckets.flat_map(|key| classic[key].iter().cloned()).collect();
+        let selected = self.selected.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = series.iter().filter_map(|handle| handle.key.checked_sub(FIRST_KEY));
+        let found: Vec<SeriesEntryRef> =
+            keys.flat_map(|key| selected[key].iter().cloned()).collect();
         let mut read = ColumnRead { values: Vec::new(), gaps: Vec::new() };
-        for column in distribution_columns(self.view, &buckets, grid)? {
+        for column in distribution_columns(self.view, &found, grid)? {
             let column = column?;
             read.values.push(column.value);
             read.gaps.extend(column.gaps);

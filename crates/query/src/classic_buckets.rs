@@ -5,87 +5,179 @@
 //! the difference of two increases, and the counter of `+Inf` counts all. Minimum, maximum and sum
 //! are unknown. Series of buckets have the name of the histogram, the unit in that name, and the
 //! label `le`. Histograms whose bounds differ are merged on the bounds that they share.
+//!
+//! A series that is both a histogram and buckets is read as a histogram from its first to its last
+//! sample, and as buckets before and after.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod bucket_columns;
+mod bucket_increases;
+mod classic_histogram;
 
-use hist::{Histogram, HistogramParts, Mixture, Scheme, TrackedValue};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use hist::Mixture;
 use model::selector::UNIT as UNIT_TAG;
 use model::selector::{KIND, NAME as NAME_TAG};
-use model::{Gap, HISTOGRAM_COUNT_MAX, Selector, Series, SeriesKind};
-use store::{ColumnIter, NumberAggregate, ReadView, SeriesEntryRef, TimeColumn, TimeGrid};
+use model::{Selector, Series, SeriesKind};
+use store::{ReadView, SeriesEntryRef, TimeColumn, TimeGrid};
 
-use crate::error::{Error, Result, SourceSpan};
+use self::bucket_columns::BucketColumns;
+use self::classic_histogram::ClassicHistogram;
+use crate::error::{Error, Result};
 use crate::prometheus_name::unit_of_name;
 use crate::prometheus_source::{BOUND, conditions, exact_name, has_bound};
 
 /// Suffix of the counters of buckets.
 const BUCKET: &str = "_bucket";
 
-/// Reason of a gap.
-const TOO_MANY_VALUES: &str = "the counters of its buckets rose by more than 2^56";
-
 /// Columns of distributions.
 pub(crate) type DistributionColumnIter<'a> =
     Box<dyn Iterator<Item = Result<TimeColumn<Mixture>>> + 'a>;
 
-/// Columns of the merged distributions of series: of histograms, or of buckets as
+/// Columns of the merged distributions of series: of histograms, and of buckets as
 /// [`select_buckets`] returns them.
 pub fn distribution_columns<'a>(
     view: &'a ReadView,
     series: &[SeriesEntryRef],
     grid: TimeGrid,
 ) -> Result<DistributionColumnIter<'a>> {
-    if series.iter().all(|found| matches!(found.as_ref().kind, SeriesKind::Histogram(_))) {
+    if !series.iter().any(is_counter) {
         let columns = view.histograms(series, grid)?;
         return Ok(Box::new(columns.map(|column| column.map_err(Error::from))));
     }
-    let layouts = layouts(series).into_iter().map(|(scheme, buckets)| {
-        let counts = buckets.iter().map(|series| Ok(view.numbers(series, grid)?));
-        Ok(LayoutColumns { scheme, counts: counts.collect::<Result<_>>()? })
-    });
-    let layouts = layouts.collect::<Result<Vec<_>>>()?;
-    Ok(Box::new(BucketColumns { layouts }))
+    Ok(Box::new(BucketColumns::new(view, series, grid)?))
+}
+
+/// Histogram series that a selector matches, and the buckets of classic histograms that it means,
+/// except those in another unit than the histograms.
+pub fn select_distributions(view: &ReadView, selector: &Selector) -> Vec<SeriesEntryRef> {
+    let mut found = view.select(selector);
+    found.retain(|found| matches!(found.series.kind(), SeriesKind::Histogram(_)));
+    let units: BTreeSet<String> =
+        found.iter().map(|found| found.series.unit().to_owned()).collect();
+    let mut buckets = select_buckets(view, selector);
+    buckets.retain(|bucket| units.is_empty() || units.contains(bucket.series.unit()));
+    found.extend(buckets);
+    found
+}
+
+/// Maximum number of buckets that [`select_distributions`] returns, without collecting them.
+pub fn bucket_count(view: &ReadView, selector: &Selector) -> usize {
+    let selected = BucketSelector::of(selector);
+    selected.map_or(0, |it| view.each_series(&it.counters, &mut |_| ControlFlow::Break(())))
+}
+
+/// Warnings about the buckets among the series that a selector means, as [`select_distributions`]
+/// returns them.
+pub fn bucket_warnings(
+    view: &ReadView,
+    selector: &Selector,
+    series: &[SeriesEntryRef],
+) -> Result<Vec<String>> {
+    let Some(first) = series.first() else { return Ok(Vec::new()) };
+    let name = first.series.name();
+    let buckets = series.iter().filter(|found| is_counter(found)).count();
+    let histograms = series.len() - buckets;
+    if buckets == 0 {
+        let left_out = bucket_count(view, selector);
+        return Ok(match left_out {
+            0 => Vec::new(),
+            _ => vec![format!(
+                "{left_out} counters {name}{BUCKET} are left out: their unit is not that of the \
+                 histograms {name}; select {name}{BUCKET} to read them"
+            )],
+        });
+    }
+    let classic = ClassicHistogram::group(view, series)?;
+    let mut warnings = Vec::new();
+    if histograms > 0 {
+        let both = classic.iter().filter(|of| of.histogram.is_some()).count();
+        warnings.push(format!(
+            "{histograms} series {name} are histograms and {} are counters {name}{BUCKET}; {both} \
+             are both and read as histograms from their first to their last sample",
+            classic.len()
+        ));
+    }
+    let without_total = classic.iter().filter(|of| !of.has_total()).count();
+    if without_total > 0 {
+        warnings.push(format!(
+            "{without_total} of {} series {name}{BUCKET} have no bucket +Inf and no {name}_count: \
+             values above their highest bound are not counted",
+            classic.len()
+        ));
+    }
+    Ok(warnings)
+}
+
+/// Selector of the counters of buckets.
+struct BucketSelector<'a> {
+    counters: Selector,
+    /// Conditions on unit and kind, which are those of the distribution.
+    of_distribution: Vec<&'a Selector>,
+}
+
+impl<'a> BucketSelector<'a> {
+    /// By the name of the histogram, or by that of its buckets, without a condition on their
+    /// bounds; `None` otherwise.
+    fn of(selector: &'a Selector) -> Option<BucketSelector<'a>> {
+        let name = exact_name(selector).filter(|_| !has_bound(selector))?;
+        let base = name.strip_suffix(BUCKET).unwrap_or(name);
+        let is_of_series = |part: &&Selector| {
+            matches!(part, Selector::Tag { name, .. }
+                if [NAME_TAG, UNIT_TAG, KIND].contains(&name.as_str()))
+        };
+        let (mut of_distribution, of_labels): (Vec<&Selector>, Vec<&Selector>) =
+            conditions(selector).iter().partition(is_of_series);
+        let name_equals = |name: &str| Selector::label_equals(NAME_TAG, name);
+        of_distribution.retain(|part| **part != name_equals(name));
+        let name = [name_equals(&format!("{base}{BUCKET}"))].into_iter();
+        let counters = Selector::and(name.chain(of_labels.into_iter().cloned()).collect());
+        Some(BucketSelector { counters, of_distribution })
+    }
 }
 
 /// Series of the buckets of the classic histograms that a selector means: by the name of the
 /// histogram, or by that of its buckets without a condition on their bounds.
-pub fn select_buckets(view: &ReadView, selector: &Selector) -> Vec<SeriesEntryRef> {
-    let Some(name) = exact_name(selector).filter(|_| !has_bound(selector)) else {
-        return Vec::new();
-    };
-    let base = name.strip_suffix(BUCKET).unwrap_or(name);
-    // Unit and kind are those of the distribution.
-    let is_of_series = |part: &&Selector| {
-        matches!(part, Selector::Tag { name, .. }
-            if [NAME_TAG, UNIT_TAG, KIND].contains(&name.as_str()))
-    };
-    let (of_series, of_labels): (Vec<_>, Vec<_>) =
-        conditions(selector).iter().partition(is_of_series);
-    let name_equals = |name: &str| Selector::label_equals(NAME_TAG, name);
-    let counters = [name_equals(&format!("{base}{BUCKET}"))].into_iter();
-    let counters = Selector::and(counters.chain(of_labels.into_iter().cloned()).collect());
-    let is_name = |part: &&Selector| **part == name_equals(name);
-    let found = view.select(&counters).into_iter().filter_map(as_distribution);
+pub(crate) fn select_buckets(view: &ReadView, selector: &Selector) -> Vec<SeriesEntryRef> {
+    let Some(selected) = BucketSelector::of(selector) else { return Vec::new() };
+    let mut found = Vec::new();
+    view.each_entry(&selected.counters, &mut |counter| {
+        let bucket = as_distribution(counter).filter(|bucket| {
+            let mut conditions = selected.of_distribution.iter();
+            conditions.all(|part| part.matches(&bucket.series))
+        });
+        found.extend(bucket);
+        ControlFlow::Continue(())
+    });
     found
-        .filter(|found| {
-            let mut others = of_series.iter().filter(|part| !is_name(part));
-            others.all(|part| part.matches(&found.series))
-        })
-        .collect()
 }
 
-/// Series of the buckets of all classic histograms.
-pub(crate) fn all_buckets(view: &ReadView) -> Vec<SeriesEntryRef> {
-    let Ok(has_bound) = Selector::label_matches(BOUND, ".+") else { return Vec::new() };
-    view.select(&has_bound).into_iter().filter_map(as_distribution).collect()
+/// Calls `each` with the series of the buckets of all classic histograms.
+pub(crate) fn each_bucket(view: &ReadView, each: &mut dyn FnMut(SeriesEntryRef)) {
+    let Ok(has_bound) = Selector::label_matches(BOUND, ".+") else { return };
+    view.each_entry(&has_bound, &mut |counter| {
+        as_distribution(counter).into_iter().for_each(&mut *each);
+        ControlFlow::Continue(())
+    });
+}
+
+/// Number of series with bounds, at least that of the buckets.
+pub(crate) fn bound_count(view: &ReadView) -> usize {
+    let Ok(has_bound) = Selector::label_matches(BOUND, ".+") else { return 0 };
+    view.each_series(&has_bound, &mut |_| ControlFlow::Break(()))
 }
 
 /// Number of series: buckets that differ only in their bounds are one.
 pub(crate) fn distribution_count(series: &[SeriesEntryRef]) -> usize {
-    match series.iter().any(|found| matches!(found.as_ref().kind, SeriesKind::Counter(_))) {
+    match series.iter().any(is_counter) {
         true => series.iter().map(labels_of).collect::<BTreeSet<_>>().len(),
         false => series.len(),
     }
+}
+
+pub(crate) fn is_counter(found: &SeriesEntryRef) -> bool {
+    matches!(found.as_ref().kind, SeriesKind::Counter(_))
 }
 
 /// A bucket with the name and unit of its histogram; `None` if a series is none.
@@ -106,111 +198,11 @@ fn bound_of(series: &Series) -> Option<f64> {
     series.label(BOUND)?.parse().ok().filter(|bound: &f64| *bound > f64::NEG_INFINITY)
 }
 
-pub(crate) fn labels_of(found: &SeriesEntryRef) -> Vec<(&str, &str)> {
+/// Labels of a distribution: names and values.
+pub(crate) type DistributionLabels<'a> = Vec<(&'a str, &'a str)>;
+
+/// Labels of the distribution.
+pub(crate) fn labels_of(found: &SeriesEntryRef) -> DistributionLabels<'_> {
     let labels = found.series.labels().iter().filter(|(name, _)| name != BOUND);
     labels.map(|(name, value)| (name.as_str(), value.as_str())).collect()
-}
-
-/// Series by the bounds that their histograms have, and by bound.
-fn layouts(series: &[SeriesEntryRef]) -> Vec<(Scheme, Vec<Vec<SeriesEntryRef>>)> {
-    let mut histograms: BTreeMap<_, Vec<(f64, &SeriesEntryRef)>> = BTreeMap::new();
-    for found in series {
-        if let Some(bound) = bound_of(&found.series) {
-            histograms.entry(labels_of(found)).or_default().push((bound, found));
-        }
-    }
-    let mut layouts: BTreeMap<Vec<u64>, (Scheme, Vec<Vec<SeriesEntryRef>>)> = BTreeMap::new();
-    for mut buckets in histograms.into_values() {
-        buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut bounds: Vec<f64> = buckets.iter().map(|bucket| bucket.0).collect();
-        bounds.dedup();
-        let finite: Vec<f64> = bounds.iter().copied().filter(|bound| bound.is_finite()).collect();
-        // Without a finite bound nothing is known of the values.
-        let Ok(scheme) = Scheme::explicit(&finite) else { continue };
-        let key = bounds.iter().map(|bound| bound.to_bits()).collect();
-        let (_, by_bound) =
-            layouts.entry(key).or_insert_with(|| (scheme, vec![Vec::new(); bounds.len()]));
-        // A bound that is written in two ways, such as `1` and later `1.0`, has two series.
-        for (same, of_bound) in by_bound.iter_mut().zip(buckets.chunk_by(|a, b| a.0 == b.0)) {
-            same.extend(of_bound.iter().map(|(_, found)| (*found).clone()));
-        }
-    }
-    layouts.into_values().collect()
-}
-
-/// Increases of the buckets of histograms with the same bounds.
-struct LayoutColumns<'a> {
-    scheme: Scheme,
-    /// By ascending bound.
-    counts: Vec<ColumnIter<'a, Option<NumberAggregate>>>,
-}
-
-struct BucketColumns<'a> {
-    layouts: Vec<LayoutColumns<'a>>,
-}
-
-impl Iterator for BucketColumns<'_> {
-    type Item = Result<TimeColumn<Mixture>>;
-
-    fn next(&mut self) -> Option<Result<TimeColumn<Mixture>>> {
-        let mut sum: Option<TimeColumn<Mixture>> = None;
-        for layout in &mut self.layouts {
-            let column = match layout.next_column()? {
-                Ok(column) => column,
-                Err(error) => return Some(Err(error)),
-            };
-            let all = sum.get_or_insert_with(|| TimeColumn {
-                start: column.start,
-                end: column.end,
-                value: Mixture::default(),
-                gaps: Vec::new(),
-            });
-            if let Err(error) = all.value.add(&column.value) {
-                return Some(Err(invalid(&error)));
-            }
-            all.gaps.extend(column.gaps);
-            all.gaps.sort();
-            all.gaps.dedup();
-        }
-        sum.map(Ok)
-    }
-}
-
-impl LayoutColumns<'_> {
-    fn next_column(&mut self) -> Option<Result<TimeColumn<Histogram>>> {
-        let (mut counts, mut below, mut gaps) = (Vec::new(), 0_u64, Vec::new());
-        let mut range = None;
-        for bucket in &mut self.counts {
-            let column = match bucket.next()? {
-                Ok(column) => column,
-                Err(error) => return Some(Err(error.into())),
-            };
-            range = Some((column.start, column.end));
-            gaps.extend(column.gaps);
-            let increase = column.value.map_or(0.0, |numbers| numbers.sum.value());
-            // Counters of one scrape that arrived in part: no bucket has fewer values than those
-            // below it.
-            let up_to = (increase.round().max(0.0) as u64).max(below);
-            counts.push(up_to - below);
-            below = up_to;
-        }
-        let (start, end) = range?;
-        if below > HISTOGRAM_COUNT_MAX {
-            let (producer, lost, reason) = (None, None, TOO_MANY_VALUES.to_owned());
-            gaps.push(Gap { start, end, producer, lost, reason });
-            counts.clear();
-        }
-        let parts = HistogramParts {
-            positive: (0..).zip(counts).filter(|(_, count)| *count > 0).collect(),
-            sum: TrackedValue::Absent,
-            ..HistogramParts::new(self.scheme.clone())
-        };
-        let value = Histogram::from_parts(parts).map_err(|error| invalid(&error));
-        Some(value.map(|value| TimeColumn { start, end, value, gaps }))
-    }
-}
-
-fn invalid(error: &dyn std::fmt::Display) -> Error {
-    let message = format!("cannot merge buckets: {error}; use a shorter range or fewer series");
-    Error::Execution { span: SourceSpan::default(), message }
 }

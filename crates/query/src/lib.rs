@@ -86,7 +86,9 @@ pub mod testing {
 }
 
 pub use bucket_source::BucketSource;
-pub use classic_buckets::{distribution_columns, select_buckets};
+pub use classic_buckets::{
+    bucket_count, bucket_warnings, distribution_columns, select_distributions,
+};
 pub use context::QueryContext;
 pub use edit_distance::edit_distance;
 pub use engine::{QueryResult, ResultData, execute};

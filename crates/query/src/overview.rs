@@ -17,23 +17,25 @@ pub mod mini_heatmap;
 pub mod row_threshold;
 
 mod excess;
+mod found_rows;
 mod row_state;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use hist::{Bracket, LimitInclusion, Mixture};
-use model::{Gap, Selector, Series, SeriesKind, selector};
-use store::{MINUTE, ReadView, SeriesEntryRef};
+use model::{Gap, Selector, Series, selector};
+use store::{MINUTE, ReadView};
 
 use self::day_hours::WorstHour;
 use self::deviation::Deviation;
 use self::excess::{ExcessSignificance, expected_above};
+use self::found_rows::FoundRows;
 use self::mini_heatmap::MiniHeatmap;
 use self::row_state::{RankClass, RowState, first_minute};
 use self::row_threshold::RowThreshold;
-use crate::classic_buckets::{all_buckets, distribution_count};
-use crate::error::Result;
+use crate::classic_buckets::distribution_count;
+use crate::error::{Error, Result};
 
 /// "Now": the last five minutes, in nanoseconds.
 pub const RECENT: i64 = 5 * MINUTE;
@@ -282,9 +284,18 @@ impl Overview {
         self.times = times;
         self.find_rows(view);
         let mut bytes: usize = self.rows.values().map(RowState::memory_bytes).sum();
-        let mut rows: Vec<&mut RowState> = self.rows.values_mut().collect();
-        rows.sort_by_key(|row| row.read_at.unwrap_or(i64::MIN));
-        for row in &mut rows {
+        let mut rows: Vec<(&RowKey, &mut RowState)> = self.rows.iter_mut().collect();
+        // Rows whose buckets exceed a limit.
+        let mut excluded: Vec<(RowKey, String)> = Vec::new();
+        let mut exclude = |key: &RowKey, read: Result<()>| match read {
+            Err(error @ Error::Limit { .. }) => {
+                excluded.push((key.clone(), error.to_string()));
+                Ok(())
+            }
+            read => read,
+        };
+        rows.sort_by_key(|(_, row)| row.read_at.unwrap_or(i64::MIN));
+        for (key, row) in &mut rows {
             if elapsed() >= budget.mul_f64(RECENT_SHARE) {
                 break;
             }
@@ -295,12 +306,12 @@ impl Overview {
                 continue;
             }
             bytes -= row.memory_bytes();
-            row.read_recent(view, times)?;
+            exclude(key, row.read_recent(view, times))?;
             bytes += row.memory_bytes();
         }
-        rows.retain(|row| row.read_at.is_some() && row.due_at() <= times.now);
-        rows.sort_by_key(|row| row.due_at());
-        for row in rows {
+        rows.retain(|(_, row)| row.read_at.is_some() && row.due_at() <= times.now);
+        rows.sort_by_key(|(_, row)| row.due_at());
+        for (key, row) in rows {
             if elapsed() >= budget {
                 break;
             }
@@ -309,8 +320,13 @@ impl Overview {
                 continue;
             }
             bytes -= row.memory_bytes();
-            row.read_history(view, times)?;
+            exclude(key, row.read_history(view, times))?;
             bytes += row.memory_bytes();
+        }
+        for (key, why) in excluded {
+            if self.rows.remove(&key).is_some() {
+                self.unranked.push((key.name, why));
+            }
         }
         self.release_memory();
         Ok(())
@@ -346,33 +362,14 @@ impl Overview {
 
     /// Rows of the series that exist now.
     fn find_rows(&mut self, view: &ReadView) {
-        let mut found: BTreeMap<RowKey, Vec<SeriesEntryRef>> = BTreeMap::new();
-        let kinds = selector::KINDS.iter().filter(|(kind, _)| is_distribution(*kind));
-        let kinds = kinds.map(|(_, name)| Selector::label_equals(selector::KIND, *name));
-        for series in view.select(&Selector::or(kinds.collect())) {
-            let key = RowKey::of(&series.series);
-            if key.group() == self.group {
-                found.entry(key).or_default().push(series);
-            }
-        }
-        // A metric of a service that arrives both as histogram and as counters of its buckets has
-        // one row.
-        let service = |key: &RowKey| (key.name.clone(), key.service.clone());
-        let known: BTreeSet<_> = found.keys().map(service).collect();
-        for series in all_buckets(view) {
-            let key = RowKey::of(&series.series);
-            if key.group() == self.group && !known.contains(&service(&key)) {
-                found.entry(key).or_default().push(series);
-            }
-        }
-        self.unranked.clear();
+        let FoundRows { rows: mut found, unranked } =
+            FoundRows::find(view, self.group, self.memory_bytes_max);
+        self.unranked = unranked;
         let rows = found.len();
         found.retain(|key, series| {
             let is_small = series.len() <= SERIES_MAX;
             if !is_small {
-                let many = series.len();
-                let why = format!("series limit ({SERIES_MAX}) exceeded: it has {many}");
-                self.unranked.push((key.name.clone(), why));
+                self.unranked.push((key.name.clone(), found_rows::too_many_series(series.len())));
             }
             is_small
         });
@@ -424,10 +421,6 @@ impl Overview {
         let rows = rows.collect();
         OverviewPage { times, rows, total, incomplete, unranked: self.unranked.clone() }
     }
-}
-
-fn is_distribution(kind: SeriesKind) -> bool {
-    matches!(kind, SeriesKind::Histogram(_))
 }
 
 /// What a row is ranked by.

@@ -34,8 +34,9 @@ pub(super) async fn breakdown(
     };
     let work = move |view: &ReadView, active: &ActiveQuery| {
         let selector = parameters.selectors("selector")?;
-        let mut found = selection::find_distributions(view, &selector, limits.series)?;
+        let mut found = selection::find_distributions(view, &selector, limits.series, active)?;
         let left_out = split_off_unitless(&mut found);
+        let mut warnings = selection::bucket_warnings(view, &selector, &found)?;
         let unit = selection::common_unit(&selector, &found)?;
         let selector = match (&unit, left_out.is_empty()) {
             (Some(unit), false) => {
@@ -80,7 +81,8 @@ pub(super) async fn breakdown(
         let explanation = query::breakdown::break_down(&source, &rectangle, limits, active)
             .map_err(|error| ApiError::from_query_error(error, ""))?;
         let thresholds: Vec<(String, f64)> = above.into_iter().chain(up_to).collect();
-        let warnings = selection::limit_warnings(&thresholds, unit.as_ref(), explanation.values);
+        let values = explanation.values;
+        warnings.extend(selection::limit_warnings(&thresholds, unit.as_ref(), values));
         let unit = unit.as_ref().map(ToString::to_string);
         let mut document = document::breakdown::to_json(&rectangle, unit, &explanation);
         if let Json::Object(fields) = &mut document {

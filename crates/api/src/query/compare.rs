@@ -52,7 +52,10 @@ pub(super) async fn compare(
             if own.1.is_some() { own } else { other }
         };
         let (from_b, to_b) = (or(timestamp("from_b")?, from), or(timestamp("to_b")?, to));
-        let sides = [side(view, a, (from, to), limits)?, side(view, b, (from_b, to_b), limits)?];
+        let sides = [
+            side(view, a, (from, to), (limits, active))?,
+            side(view, b, (from_b, to_b), (limits, active))?,
+        ];
         let source = BucketSource::new(view, active);
         let comparison = query::compare::compare(&source, [&sides[0], &sides[1]], limits, active)
             .map_err(|error| ApiError::from_query_error(error, ""))?;
@@ -65,9 +68,9 @@ fn side(
     view: &ReadView,
     selector: Selector,
     ends: (RangeBound<'_>, RangeBound<'_>),
-    limits: Limits,
+    (limits, active): (Limits, &ActiveQuery),
 ) -> Result<Selection, ApiError> {
-    let found = selection::find_distributions(view, &selector, limits.series)?;
+    let found = selection::find_distributions(view, &selector, limits.series, active)?;
     let range = selection::resolve_range(view, &found, ends)?;
     Ok(Selection { selector, range })
 }

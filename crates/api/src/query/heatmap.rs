@@ -47,8 +47,8 @@ pub(super) async fn heatmap(
         estimate_rows(&requested, view, now, columns)
     };
     let work = move |view: &ReadView, active: &ActiveQuery| {
-        let selection =
-            MetricSelection::resolve(&parameters, view, now, queries.settings.limits.series)?;
+        let series_max = queries.settings.limits.series;
+        let selection = MetricSelection::resolve(&parameters, view, now, (series_max, active))?;
         // Without an explicit `from` or `to`, gaps before or after the data are included.
         let gaps = view.gaps_of(&selection.series, &selection.requested).into_iter().collect();
         let total = Mixture::default();

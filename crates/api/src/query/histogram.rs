@@ -30,8 +30,8 @@ pub(super) async fn histogram(
     let requested = parameters.clone();
     let estimate = move |view: &ReadView, _: &ActiveQuery| estimate_rows(&requested, view, now, 1);
     let work = move |view: &ReadView, active: &ActiveQuery| {
-        let selection =
-            MetricSelection::resolve(&parameters, view, now, queries.settings.limits.series)?;
+        let series_max = queries.settings.limits.series;
+        let selection = MetricSelection::resolve(&parameters, view, now, (series_max, active))?;
         let (start, end) = (selection.range.start, selection.range.end);
         let grid = TimeGrid { start, step: end - start, columns: 1 };
         let mut columns = selection::distribution_columns(view, &selection.series, grid)?;
@@ -106,6 +106,8 @@ pub(super) struct MetricSelection {
     /// The requested range, unbounded by default.
     pub(super) requested: std::ops::Range<i64>,
     pub(super) thresholds: Vec<(String, f64)>,
+    /// Warnings about its buckets.
+    bucket_warnings: Vec<String>,
 }
 
 impl MetricSelection {
@@ -113,7 +115,7 @@ impl MetricSelection {
         parameters: &Parameters,
         view: &ReadView,
         now: i64,
-        series_max: u64,
+        (series_max, active): (u64, &ActiveQuery),
     ) -> Result<MetricSelection, ApiError> {
         let written = parameters.required("selector", SELECTOR_SYNTAX)?.to_owned();
         let selector = parameters.selectors("selector")?;
@@ -121,14 +123,15 @@ impl MetricSelection {
         let ends = (("from", parameters.time("from", now)?), ("to", parameters.time("to", now)?));
         let total_range = ends.0.1.unwrap_or(i64::MIN)..ends.1.1.unwrap_or(i64::MAX);
         let picks_nothing = view.each_series(&selector, &mut |_| ControlFlow::Break(())) == 0
-            && query::select_buckets(view, &selector).is_empty();
+            && query::bucket_count(view, &selector) == 0;
         // A selector does not match a series whose points are all missing; its gaps have the range.
         let missing = selection::range_of_gaps(view, &total_range);
         let mut found = match picks_nothing && missing.is_some() {
             true => Vec::new(),
-            false => selection::find_distributions(view, &selector, series_max)?,
+            false => selection::find_distributions(view, &selector, series_max, active)?,
         };
         let left_out = split_off_unitless(&mut found);
+        let bucket_warnings = selection::bucket_warnings(view, &selector, &found)?;
         let unit = selection::common_unit(&selector, &found)?;
         let above = match found.is_empty() {
             true => selection::thresholds_without_values(parameters, "above")?,
@@ -146,14 +149,16 @@ impl MetricSelection {
             range,
             requested: total_range,
             thresholds: above,
+            bucket_warnings,
         })
     }
 
-    /// Last field of the document: warnings about the limits, if there are any.
+    /// Last field of the document: warnings about the buckets and the limits, if there are any.
     pub(super) fn warnings(&self, values: &Mixture) -> Option<(&'static str, Json)> {
         let values = ThresholdRange::values_of(values);
-        let warnings = selection::limit_warnings(&self.thresholds, self.unit.as_ref(), values);
-        let texts = warnings.into_iter().map(Text).collect::<Vec<Json>>();
+        let limits = selection::limit_warnings(&self.thresholds, self.unit.as_ref(), values);
+        let warnings = self.bucket_warnings.iter().cloned().chain(limits);
+        let texts = warnings.map(Text).collect::<Vec<Json>>();
         (!texts.is_empty()).then_some(("warnings", List(texts)))
     }
 

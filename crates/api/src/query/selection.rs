@@ -5,10 +5,11 @@ use std::ops::{ControlFlow, Range};
 
 use decode::{Quantity, Unit};
 use hist::Mixture;
-use model::{Gap, Selector, SeriesKind};
+use model::{Gap, Selector};
 use query::{StoreSource, ThresholdRange};
 use store::{ReadView, SeriesEntryRef, TimeColumn, TimeGrid};
 
+use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::parameters::Parameters;
 
@@ -23,11 +24,8 @@ pub(crate) fn estimate_rows(
     (from, to): (Option<i64>, Option<i64>),
     columns: u64,
 ) -> u64 {
-    let series = match view.each_series(selector, &mut |_| ControlFlow::Break(())) {
-        0 => query::select_buckets(view, selector).len(),
-        series => series,
-    };
-    let series = series as u64;
+    let series = view.each_series(selector, &mut |_| ControlFlow::Break(()));
+    let series = series.max(query::bucket_count(view, selector)) as u64;
     let Some(all) = view.part_range() else { return 0 };
     let range = from.unwrap_or(all.start).max(all.start)..to.unwrap_or(all.end).min(all.end);
     let length = range.end.saturating_sub(range.start).max(0);
@@ -35,27 +33,51 @@ pub(crate) fn estimate_rows(
     view.estimate_rows(series, &range, Some(step)).saturating_add(columns)
 }
 
-/// The histogram series that a selector matches, or the buckets of classic histograms that arrived
-/// as counters, which [`query::distribution_columns`] reads: at least one, at most the limit.
+/// Memory of a counter of a bucket, in bytes: its name and labels as selected, and grouped by
+/// histogram.
+const BUCKET_BYTES: usize = 2048;
+
+/// The histogram series that a selector matches, and the buckets of classic histograms that arrived
+/// as counters, which [`query::distribution_columns`] reads: at least one, at most the limit. They
+/// are counted, and memory is reserved, before they are collected.
 pub(crate) fn find_distributions(
     view: &ReadView,
     selector: &Selector,
     series_max: u64,
+    active: &ActiveQuery,
 ) -> Result<Vec<SeriesEntryRef>, ApiError> {
-    find_histograms(view, selector, series_max).or_else(|error| {
-        if !matches!(error, ApiError::NotFound(_)) {
-            return Err(error);
-        }
-        let buckets = query::select_buckets(view, selector);
-        match buckets.len() as u64 {
-            0 => Err(error),
-            found if found > series_max => Err(ApiError::Unprocessable(format!(
+    let selected = view.each_series(selector, &mut |_| ControlFlow::Break(()));
+    let buckets = query::bucket_count(view, selector);
+    for (found, what) in [(selected, "series"), (buckets, "buckets")] {
+        if found as u64 > series_max {
+            return Err(ApiError::Unprocessable(format!(
                 "series limit ({series_max}, max_series) exceeded: {selector} matches {found} \
-                 buckets; select fewer, or raise max_series"
-            ))),
-            _ => Ok(buckets),
+                 {what}; select fewer, or raise max_series"
+            )));
         }
-    })
+    }
+    active.reserve(buckets.saturating_mul(BUCKET_BYTES))?;
+    let found = query::select_distributions(view, selector);
+    match (found.is_empty(), selected) {
+        (false, _) => Ok(found),
+        (true, 0) => Err(ApiError::NotFound(no_match_message(view, selector))),
+        (true, selected) => {
+            let hint = hint(view, selector).map_or_else(String::new, |hint| format!("; {hint}"));
+            Err(ApiError::NotFound(format!(
+                "{selector} matches no histograms, but {selected} series of other kinds{hint}"
+            )))
+        }
+    }
+}
+
+/// Warnings about the buckets among what [`find_distributions`] found.
+pub(crate) fn bucket_warnings(
+    view: &ReadView,
+    selector: &Selector,
+    found: &[SeriesEntryRef],
+) -> Result<Vec<String>, ApiError> {
+    let warnings = query::bucket_warnings(view, selector, found);
+    warnings.map_err(|error| ApiError::from_query_error(error, ""))
 }
 
 /// Columns of what [`find_distributions`] found.
@@ -67,33 +89,6 @@ pub(crate) fn distribution_columns<'a>(
     let error = |error| ApiError::from_query_error(error, "");
     let columns = query::distribution_columns(view, series, grid).map_err(error)?;
     Ok(columns.map(move |column| column.map_err(error)))
-}
-
-/// The histogram series that a selector matches, at least one, at most the limit.
-fn find_histograms(
-    view: &ReadView,
-    selector: &Selector,
-    series_max: u64,
-) -> Result<Vec<SeriesEntryRef>, ApiError> {
-    let selected = view.each_series(selector, &mut |_| ControlFlow::Break(()));
-    if selected as u64 > series_max {
-        return Err(ApiError::Unprocessable(format!(
-            "series limit ({series_max}, max_series) exceeded: {selector} matches {selected} \
-             series; select fewer, or raise max_series"
-        )));
-    }
-    let mut found = view.select(selector);
-    found.retain(|found| matches!(found.series.kind(), SeriesKind::Histogram(_)));
-    match (found.is_empty(), selected) {
-        (false, _) => Ok(found),
-        (true, 0) => Err(ApiError::NotFound(no_match_message(view, selector))),
-        (true, selected) => {
-            let hint = hint(view, selector).map_or_else(String::new, |hint| format!("; {hint}"));
-            Err(ApiError::NotFound(format!(
-                "{selector} matches no histograms, but {selected} series of other kinds{hint}"
-            )))
-        }
-    }
 }
 
 /// The range of the gaps within a range that may hide whole series.
@@ -248,72 +243,5 @@ pub(crate) fn resolve_range(
             time_text(range.start).unwrap_or_default(),
             time_text(range.end).unwrap_or_default()
         ))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use hist::codec::header::Temporality;
-    use http::StatusCode;
-    use model::{Sample, SampleValue, Series, SeriesKind};
-
-    use crate::test_server::{NOW, TestServer};
-
-    /// A user saw classic histograms of remote write 1 as counters only.
-    #[tokio::test]
-    async fn buckets_of_remote_write_are_one_row_of_overview_and_a_heatmap() {
-        let server = TestServer::new();
-        let counter = SeriesKind::Counter(Temporality::Cumulative);
-        let start = NOW - 12 * store::MINUTE;
-        let rates = [("0.1", 60.0), ("0.25", 90.0), ("1", 98.0), ("+Inf", 100.0)];
-        for (bound, zone) in rates.into_iter().flat_map(|of| [(of, "a"), (of, "b")]) {
-            let series =
-                Series::new("rw_latency_seconds_bucket", counter).with_label("le", bound.0);
-            let series = series.with_label("zone", zone).validate().unwrap();
-            for minute in 0..=12_u32 {
-                let value = SampleValue::Number(bound.1 * f64::from(minute));
-                let end = start + i64::from(minute) * store::MINUTE;
-                server.send(&series, Sample { start, end, value });
-            }
-        }
-        let overview =
-            server.json("/v1/overview?budget=60s&threshold=rw_latency_seconds=250ms").await;
-        let rows = overview["rows"].as_array().unwrap();
-        let row = rows.iter().find(|row| row["name"] == "rw_latency_seconds").unwrap();
-        let shown = |name: &str| row[name].clone();
-        assert_eq!(
-            (rows.len(), shown("series"), shown("unit")),
-            (2, 2.into(), "s".into()),
-            "{row}"
-        );
-        // In each minute 100 requests in each of two zones, of which ten take more than 250 ms.
-        assert_eq!((shown("count_now"), shown("count_today")), (1_000.into(), 2_400.into()));
-        assert_eq!(row["above_now"]["estimate"], 100);
-        assert_eq!((shown("state"), shown("selector")), ("affected".into(), row["name"].clone()));
-        assert!(row["heatmap"]["cells"].is_string(), "{row}");
-        for (selector, expected) in [
-            ("rw_latency_seconds", 2_400),
-            ("rw_latency_seconds_bucket", 2_400),
-            ("rw_latency_seconds{zone=\"b\"}", 1_200),
-            ("rw_latency_seconds{__unit=\"s\"}", 2_400),
-        ] {
-            let of = format!("selector={selector}&above=250ms");
-            let histogram = server.json(&format!("/v1/histogram?{of}")).await;
-            assert_eq!(histogram["count"], expected, "{selector}");
-            assert_eq!(histogram["above"][0]["count"]["estimate"], expected / 10, "{selector}");
-            let heatmap = server.json(&format!("/v1/heatmap?{of}&max_columns=12")).await;
-            assert_eq!(heatmap["total"]["count"], expected, "{selector}");
-            let columns = heatmap["columns"].as_array().unwrap();
-            assert!(columns.iter().all(|column| column["count"] != 0), "{heatmap}");
-        }
-        let breakdown = "/v1/breakdown?selector=rw_latency_seconds&above=250ms";
-        let labels = &server.json(breakdown).await["labels"];
-        assert_eq!((&labels[0]["label"], labels.as_array().unwrap().len()), (&"zone".into(), 1));
-        let sides = "a=rw_latency_seconds{zone=\"a\"}&b=rw_latency_seconds{zone=\"b\"}";
-        let compared = server.json(&format!("/v1/compare?{sides}")).await;
-        assert_eq!(compared["ks_statistic"]["estimate"], 0.0, "{compared}");
-        let (status, text) =
-            server.get("/v1/histogram?selector=rw_latency_seconds{zone=\"c\"}").await;
-        assert_eq!(status, StatusCode::NOT_FOUND, "{text}");
     }
 }

@@ -1,5 +1,6 @@
 //! HTTP queries on known data.
 
+mod classic_buckets;
 mod gaps;
 mod limits;
 mod thresholds;

@@ -407,3 +407,33 @@ fn rows_beyond_the_memory_limit_are_named_and_the_others_stay() {
     let roomy = fixture.read(now);
     assert_eq!((roomy.total, roomy.unranked.len()), (40, 0));
 }
+
+/// A sender chooses the bounds of its buckets, so their number must not decide about the memory.
+#[test]
+fn rows_whose_buckets_are_beyond_the_memory_limit_are_named_and_the_others_stay() {
+    let fixture = Fixture::new();
+    let now = MIDNIGHT + HOUR;
+    let names = ["a_bucket", "b_bucket"];
+    let mut batch = BatchWriter::default();
+    for (name, bound) in names.into_iter().flat_map(|name| (1..40).map(move |at| (name, at))) {
+        let kind = SeriesKind::Counter(Temporality::Cumulative);
+        let series = Series::new(name, kind).with_label("le", bound.to_string());
+        batch.series(&series.validate().unwrap());
+        for (end, value) in [(now - 2 * MINUTE, 0.0), (now - MINUTE, f64::from(bound))] {
+            batch.sample(&Sample { start: end, end, value: SampleValue::Number(value) }).unwrap();
+        }
+    }
+    let _ack = fixture.store.ingest(None, &batch.finish(), journal::Level::Disk).unwrap();
+    let page = |bytes: usize| {
+        let mut overview = Overview::new(RowGroup::Services, bytes);
+        fixture.refresh(&mut overview, now)
+    };
+    let shown =
+        |page: &OverviewPage| page.rows.iter().map(|row| row.key.name.clone()).collect::<Vec<_>>();
+    assert_eq!(shown(&page(MEMORY_BYTES_MAX)), ["a", "b"]);
+    let limited = page(64 << 10);
+    assert_eq!(shown(&limited), ["a"]);
+    let expected = "memory limit (64 buckets) exceeded: 39 counters b_bucket are left out; send \
+                    native histograms";
+    assert_eq!(limited.unranked, [("b".to_owned(), expected.to_owned())]);
+}
