@@ -71,6 +71,7 @@ mod silence_store;
 mod site_acknowledgements;
 mod slo_api;
 mod slo_json;
+mod slo_maintenance;
 mod slo_service;
 mod slo_settings;
 mod standby;

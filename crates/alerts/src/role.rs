@@ -216,7 +216,7 @@ impl Role for AlertsRole {
         let board = open_board(context, &control, &notifier, &mut lines);
         register_metrics(intake.meter(), &board);
         notifier_status::register_metrics(intake.meter(), &notifier);
-        let slos = SloService::new(intake);
+        let slos = SloService::new(intake, board.shared_silences());
         let watch = Arc::new(WatchControl::default());
         watch.register_metrics(intake.meter());
         let standby = StandbyControl::new(settings.primary()?);

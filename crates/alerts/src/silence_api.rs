@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use notify::{AlertMatcher, Recurrence, Silence, SilenceState};
-use role::json::Json::{self, Integer, List, Null, Object};
+use notify::{AlertMatcher, Recurrence, SLO_CORRECTION_ANNOTATION, Silence, SilenceState};
+use role::json::Json::{self, Bool, Integer, List, Null, Object};
 use role::json::integer;
 use role::{
     Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec, WriteMethod, WriteRequest,
@@ -27,7 +27,8 @@ pub(crate) const AUTHOR_DEFAULT: &str = "unknown";
 pub(crate) static SILENCES: RouteSpec = RouteSpec {
     name: "silences",
     path: "/v1/silences",
-    about: "Silences and maintenance windows: active, pending, and expired for at most 5 days.",
+    about: "Silences and maintenance windows: active, pending, and expired for at most 5 days; those \
+            that correct SLOs for 400 days.",
     parameters: &[Parameter::text("state", "active, pending or expired; default: all")],
     format: RouteFormat::Json,
 };
@@ -42,8 +43,9 @@ pub(crate) static CREATE_SILENCE: WriteRouteSpec = WriteRouteSpec {
         "{\"matchers\": [\"host=\\\"db1\\\"\"], \"for\": \"2h\" or \"ends_at\": time, \
          \"starts_at\": time, \"time_intervals\": [{\"times\": [{\"start_time\": \"02:00\", \
          \"end_time\": \"04:00\"}], \"weekdays\": [\"sunday\"], \"location\": \"Europe/Berlin\"}], \
-         \"author\": …, \"comment\": …, \"annotations\": {…}, \"id\": …}; default start: now; \
-         without time_intervals an end is required",
+         \"corrects_slos\": true to take its time out of the budgets of the SLOs whose alerts it \
+         matches, \"author\": …, \"comment\": …, \"annotations\": {…}, \"id\": …}; default start: \
+         now; without time_intervals an end is required",
     ),
     response: "the silence; stored durably",
 };
@@ -72,6 +74,8 @@ struct SilenceBody {
     #[serde(default)]
     time_intervals: Vec<serde_json::Value>,
     author: Option<String>,
+    #[serde(default)]
+    corrects_slos: bool,
     #[serde(default)]
     comment: String,
     #[serde(default)]
@@ -151,6 +155,10 @@ pub(crate) fn create(
         }
     };
     let matchers: Vec<AlertMatcher> = parse_matchers(body.matchers.iter().map(String::as_str))?;
+    let mut annotations = body.annotations;
+    if body.corrects_slos {
+        annotations.insert(SLO_CORRECTION_ANNOTATION.to_owned(), "true".to_owned());
+    }
     let recurrences = body.time_intervals.into_iter().map(Recurrence::from_json);
     let silence = Silence {
         id: body.id,
@@ -160,7 +168,7 @@ pub(crate) fn create(
         recurrences: recurrences.collect::<Result<_, _>>().map_err(bad_request)?,
         created_by: author(body.author, request),
         comment: body.comment,
-        annotations: body.annotations,
+        annotations,
         updated_ns: now_ns,
     };
     let id = store.set(silence, now_ns)?;
@@ -205,6 +213,7 @@ fn silence_json(silence: &Silence, now_ns: i64) -> Json {
         ("starts_ns", Integer(silence.starts_ns.into())),
         ("ends_ns", ends),
         ("time_intervals", List(intervals.collect())),
+        ("corrects_slos", Bool(silence.corrects_slos())),
         ("author", text(&*silence.created_by)),
         ("comment", text(&*silence.comment)),
         ("annotations", map_json(&silence.annotations)),

@@ -1,6 +1,7 @@
 //! Silences of the node: in memory, and durable in the file `silences` of the data directory.
 //!
-//! A change is written before it is used. Expired silences are kept for 5 days, as in Alertmanager.
+//! A change is written before it is used. Expired silences are kept for 5 days, as in Alertmanager;
+//! those that are taken out of the budgets of SLOs for 400.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,8 @@ const FILE_NAME: &str = "silences";
 const FILE_BYTES_MAX: usize = 16 << 20;
 /// How long expired silences are kept: the default of Alertmanager.
 const RETENTION_NS: i64 = 120 * 3600 * 1_000_000_000;
+/// The same of maintenance windows that are taken out of budgets of SLOs: the longest period.
+const CORRECTION_RETENTION_NS: i64 = 400 * 86_400 * 1_000_000_000;
 /// Maximum number of silences, expired ones included, which are dropped first.
 const SILENCES_MAX: usize = 10_000;
 
@@ -156,10 +159,15 @@ impl SilenceStore {
 
     /// Writes the silences, then uses them.
     fn replace(&self, mut all: Vec<Silence>, now_ns: i64) -> Result<(), SilenceStoreError> {
-        all.retain(|silence| silence.ends_ns > now_ns.saturating_sub(RETENTION_NS));
+        let retention_ns = |silence: &Silence| match silence.corrects_slos() {
+            true => CORRECTION_RETENTION_NS,
+            false => RETENTION_NS,
+        };
+        all.retain(|one| one.ends_ns > now_ns.saturating_sub(retention_ns(one)));
         while all.len() > SILENCES_MAX {
             let expired = all.iter().enumerate().filter(|(_, one)| one.ends_ns <= now_ns);
-            let oldest = expired.min_by_key(|(_, silence)| silence.ends_ns);
+            // Budgets depend on those that correct them.
+            let oldest = expired.min_by_key(|(_, one)| (one.corrects_slos(), one.ends_ns));
             let (at, _) = oldest.ok_or(SilenceStoreError::Count)?;
             all.remove(at);
         }

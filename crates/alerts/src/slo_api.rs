@@ -12,6 +12,7 @@ use store::{DAY, HOUR};
 
 use crate::alert_board::AlertBoard;
 use crate::slo_json::{report_fields, slo_fields};
+use crate::slo_maintenance::CorrectedSlo;
 use crate::slo_service::{SloService, SloStatus};
 
 /// Default length of a history.
@@ -50,11 +51,14 @@ pub(crate) fn slos(service: &SloService, board: &AlertBoard) -> Json {
     let mut all = service.all();
     all.sort_by(by_budget_left);
     let alerts = board.read();
-    let slo =
-        |status: &SloStatus| Object(slo_fields(&status.slo, status.summary(), status, &alerts));
+    let now_ns = service.now();
+    let slo = |status: &SloStatus| {
+        let corrected = service.corrected(&status.slo, now_ns, now_ns);
+        Object(slo_fields(&corrected, status.summary(), status, &alerts))
+    };
     Object(vec![
         ("schema", integer(1)),
-        ("time_ns", Integer(service.now().into())),
+        ("time_ns", Integer(now_ns.into())),
         ("slos", List(all.iter().map(slo).collect())),
     ])
 }
@@ -95,7 +99,9 @@ pub(crate) fn slo(
                 .ok_or_else(|| invalid("objective", text, "a share such as 99.9% or 0.999"))?,
         ),
     };
-    let slo = status.slo.with(threshold, objective);
+    let corrected = service.corrected(&status.slo, range.from_ns, range.to_ns);
+    let slo = corrected.slo.with(threshold, objective);
+    let corrected = CorrectedSlo { slo: slo.clone(), ..corrected };
     let report = service.report(&slo, range, context);
     let alerts = board.read();
     let mut fields = vec![
@@ -105,13 +111,13 @@ pub(crate) fn slo(
     ];
     match &report {
         Ok(report) => {
-            fields.extend(slo_fields(&slo, Some(&report.summary), &status, &alerts));
+            fields.extend(slo_fields(&corrected, Some(&report.summary), &status, &alerts));
             fields.retain(|(key, _)| *key != "error" && *key != "computed_ns");
             fields.push(("error", Null));
             fields.extend(report_fields(&slo, report));
         }
         Err(error) => {
-            fields.extend(slo_fields(&slo, None, &status, &alerts));
+            fields.extend(slo_fields(&corrected, None, &status, &alerts));
             fields.retain(|(key, _)| *key != "error" && *key != "computed_ns");
             fields.push(("error", Text(error.to_string())));
         }

@@ -12,21 +12,25 @@ use rules::slo::{
 
 use crate::alert_board::BoardState;
 use crate::prometheus_api::map_json;
+use crate::slo_maintenance::CorrectedSlo;
 use crate::slo_service::SloStatus;
 use crate::unmatched_rules::slo_warning;
 
 /// Maximum number of gaps that are listed.
 const GAPS_MAX: usize = 20;
+/// Maximum number of corrections that are listed.
+const CORRECTIONS_MAX: usize = 100;
 
 type JsonFields = Vec<(&'static str, Json)>;
 
 /// Definition and budget of an SLO.
 pub(crate) fn slo_fields(
-    slo: &Slo,
+    corrected: &CorrectedSlo,
     summary: Option<&SloSummary>,
     status: &SloStatus,
     alerts: &BoardState,
 ) -> JsonFields {
+    let slo = &corrected.slo;
     let mut fields = definition_fields(slo);
     fields.extend(budget_fields(slo, summary));
     let error = match status.result.as_deref() {
@@ -35,7 +39,8 @@ pub(crate) fn slo_fields(
     };
     fields.push(("computed_ns", status.computed_ns.map_or(Null, time)));
     fields.push(("error", error));
-    fields.push(("warning", slo_warning(alerts, &slo.name).map_or(Null, Text)));
+    let warning = slo_warning(alerts, &slo.name).or_else(|| corrected.warning());
+    fields.push(("warning", warning.map_or(Null, Text)));
     fields.push(("alerts", alerts_json(&slo.name, alerts)));
     fields
 }
@@ -62,11 +67,14 @@ fn definition_fields(slo: &Slo) -> JsonFields {
             ("reason", text(&it.reason)),
         ])
     };
+    // The newest maintenance windows follow those of the settings.
+    let shown = slo.corrections.iter().rev().take(CORRECTIONS_MAX).rev();
     fields.extend([
         ("objective", number(slo.objective.share())),
         ("period", Text(slo.period.to_string())),
         ("labels", map_json(&slo.labels)),
-        ("corrections", List(slo.corrections.iter().map(correction).collect())),
+        ("corrections_total", integer(slo.corrections.len() as u64)),
+        ("corrections", List(shown.map(correction).collect())),
     ]);
     fields
 }
@@ -85,6 +93,8 @@ fn budget_fields(slo: &Slo, summary: Option<&SloSummary>) -> JsonFields {
         ("allowed", number(summary.events.budget(slo.objective))),
         ("remaining_uncorrected", statistic(summary.remaining_uncorrected)),
         ("uncorrected", events_json(&summary.uncorrected)),
+        ("corrected", events_json(&summary.corrected)),
+        ("corrected_ns", time(summary.corrected_ns)),
         ("last_hour", events_json(&summary.recent)),
         ("missing_ns", time(summary.missing_ns)),
         ("gaps_total", integer(summary.gaps.len() as u64)),

@@ -11,6 +11,9 @@ use query::{QueryContext, Settings, StoreSource};
 use rules::slo::{BudgetStatus, EventReader, ReportRange, Slo, SloError, SloReport, SloSummary};
 use store::Store;
 
+use crate::silence_store::SilenceStore;
+use crate::slo_maintenance::CorrectedSlo;
+
 /// Time between two computations.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// Time after the first one, if a budget is not known; it doubles up to [`INTERVAL`].
@@ -40,6 +43,7 @@ pub(crate) struct SloService {
     clock: WallClock,
     /// `None` on an agent.
     store: Option<Arc<Store>>,
+    silences: Arc<SilenceStore>,
     state: Arc<(Mutex<ServiceState>, Condvar)>,
 }
 
@@ -50,10 +54,11 @@ impl fmt::Debug for SloService {
 }
 
 impl SloService {
-    pub(crate) fn new(intake: &Intake) -> SloService {
+    pub(crate) fn new(intake: &Intake, silences: Arc<SilenceStore>) -> SloService {
         let service = SloService {
             clock: intake.clock(),
             store: intake.write_target().store().cloned(),
+            silences,
             state: Arc::default(),
         };
         service.register_metrics(intake.meter());
@@ -137,7 +142,8 @@ impl SloService {
 
     fn compute(&self, slo: &Arc<Slo>) {
         let now_ns = (self.clock)();
-        let result = self.read(&|| false, |reader| reader.summary(slo, now_ns));
+        let corrected = self.corrected(slo, now_ns, now_ns);
+        let result = self.read(&|| false, |reader| reader.summary(&corrected.slo, now_ns));
         // Cancelled reads say nothing about the data.
         let mut state = self.lock();
         if state.is_stopping {
@@ -148,6 +154,13 @@ impl SloService {
             status.result = Some(Arc::new(result));
             status.computed_ns = Some(now_ns);
         }
+    }
+
+    /// An SLO with the maintenance windows that are taken out of its budget, from the begin of the
+    /// period of a time to another time.
+    pub(crate) fn corrected(&self, slo: &Slo, from_ns: i64, to_ns: i64) -> CorrectedSlo {
+        let start_ns = slo.period.until(from_ns).start.min(from_ns);
+        CorrectedSlo::new(slo, &self.silences.silences(), &(start_ns..to_ns))
     }
 
     /// Budget of an SLO with its history.

@@ -74,6 +74,8 @@ pub use routing::{
     RecurrenceError, RoutedAlert, RoutingError, RoutingTree, TimeInterval, TimeIntervalError,
 };
 pub use setting_values::KeyProblems;
-pub use silence::{ActiveSilences, Silence, SilenceError, SilenceSet, SilenceState};
+pub use silence::{
+    ActiveSilences, SLO_CORRECTION_ANNOTATION, Silence, SilenceError, SilenceSet, SilenceState,
+};
 pub use silence_file::{SILENCE_FILE_VERSION, SilenceFileError, decode_silences, encode_silences};
 pub use text_limit::{LengthUnit, TextCut, TextLimit};

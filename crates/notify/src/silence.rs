@@ -5,6 +5,7 @@
 //! still fires. Times are nanoseconds since the Unix epoch.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::routing::{AlertLabels, AlertMatcher, Recurrence};
@@ -19,6 +20,11 @@ const AUTHOR_BYTES_MAX: usize = 256;
 const COMMENT_BYTES_MAX: usize = 4 << 10;
 /// Maximum size of all annotations in bytes.
 const ANNOTATION_BYTES_MAX: usize = 16 << 10;
+
+/// Annotation with the value `true`: the time is taken out of the budgets of SLOs.
+pub const SLO_CORRECTION_ANNOTATION: &str = "topdeck_slo_correction";
+
+const MINUTE_NS: i64 = 60 * 1_000_000_000;
 
 /// State of a silence, as of Alertmanager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -134,6 +140,37 @@ impl Silence {
         }
     }
 
+    /// Whether its time is taken out of the budgets of the SLOs that it matches.
+    pub fn corrects_slos(&self) -> bool {
+        self.annotations.get(SLO_CORRECTION_ANNOTATION).is_some_and(|text| text == "true")
+    }
+
+    /// Times of a range (start inclusive, end exclusive) in which it silences, in their order.
+    pub fn active_ranges(&self, range: &Range<i64>) -> Vec<Range<i64>> {
+        let (start_ns, end_ns) = (self.starts_ns.max(range.start), self.ends_ns.min(range.end));
+        if start_ns >= end_ns {
+            return Vec::new();
+        }
+        if self.recurrences.is_empty() {
+            return Vec::from([Range { start: start_ns, end: end_ns }]);
+        }
+        let minutes = if self.recurrences.iter().all(Recurrence::is_in_quarters) { 15 } else { 1 };
+        let step_ns = minutes * MINUTE_NS;
+        let mut active: Vec<Range<i64>> = Vec::new();
+        let mut at_ns = start_ns;
+        while at_ns < end_ns {
+            let next_ns = (at_ns - at_ns.rem_euclid(step_ns)).saturating_add(step_ns).min(end_ns);
+            if self.state(at_ns) == SilenceState::Active {
+                match active.last_mut().filter(|last| last.end == at_ns) {
+                    Some(last) => last.end = next_ns,
+                    None => active.push(at_ns..next_ns),
+                }
+            }
+            at_ns = next_ns;
+        }
+        active
+    }
+
     /// Whether an alert with these labels matches.
     pub fn matches(&self, labels: &AlertLabels) -> bool {
         self.matchers.iter().all(|matcher| matcher.matches(labels))
@@ -213,6 +250,34 @@ mod tests {
         let from_two = serde_json::json!({"times": [{"start_time": "02:00", "end_time": "02:30"}]});
         silence.recurrences.push(Recurrence::from_json(from_two).unwrap());
         assert_eq!(states(&silence), [Pending, Pending, Active, Expired]);
+    }
+
+    #[test]
+    fn the_times_of_a_window_are_those_in_which_it_is_active() {
+        let ranges = |silence: &Silence, range: Range<i64>| -> Vec<(i64, i64)> {
+            let range = range.start * HOUR / 60..range.end * HOUR / 60;
+            let found = silence.active_ranges(&range);
+            found.iter().map(|it| (it.start * 60 / HOUR, it.end * 60 / HOUR)).collect()
+        };
+        // From 01:00 to 03:00, in minutes.
+        let mut window = silence(&["job=a"]);
+        assert_eq!(ranges(&window, 0..600), [(60, 180)]);
+        assert_eq!(ranges(&window, 90..100), [(90, 100)]);
+        assert_eq!(ranges(&window, 0..60), []);
+        assert_eq!(ranges(&window, 180..600), []);
+        let times = serde_json::json!({"times": [{"start_time": "02:00", "end_time": "02:30"}]});
+        window.recurrences.push(Recurrence::from_json(times).unwrap());
+        window.ends_ns = i64::MAX;
+        assert_eq!(ranges(&window, 0..3000), [(120, 150), (1560, 1590)]);
+        assert_eq!(ranges(&window, 130..1570), [(130, 150), (1560, 1570)]);
+        // Another one that follows it, and does not begin with a quarter.
+        let more = serde_json::json!({"times": [{"start_time": "02:30", "end_time": "02:37"}]});
+        window.recurrences.push(Recurrence::from_json(more).unwrap());
+        assert_eq!(ranges(&window, 0..1440), [(120, 157)]);
+        // It may end with the last time that there is.
+        window.recurrences.clear();
+        let last = window.active_ranges(&(i64::MAX - 5..i64::MAX));
+        assert_eq!(last, [Range { start: i64::MAX - 5, end: i64::MAX }]);
     }
 
     #[test]

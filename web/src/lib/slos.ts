@@ -21,6 +21,8 @@ export interface BudgetJson {
   allowed: number;
   remaining_uncorrected: Bracket | null;
   uncorrected: EventsJson;
+  /** Time that corrections take out. Absent from a server of an earlier version. */
+  corrected_ns?: number;
   last_hour: EventsJson;
   missing_ns: number;
   gaps_total: number;

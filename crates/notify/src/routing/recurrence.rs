@@ -87,6 +87,12 @@ impl Recurrence {
         &self.value
     }
 
+    /// Whether it begins and ends with a quarter of an hour, as all zones do.
+    pub(crate) fn is_in_quarters(&self) -> bool {
+        let mut minutes = self.interval.times.iter().flat_map(|(start, end)| [start, end]);
+        minutes.all(|minute| minute % 15 == 0)
+    }
+
     /// Whether a time, in nanoseconds since the Unix epoch, is inside.
     pub(crate) fn contains(&self, at_ns: i64) -> bool {
         self.interval.contains(at_ns)

@@ -34,6 +34,10 @@ pub struct SloSummary {
     pub events: EventTotals,
     /// Events of the whole period, with those that corrections take out.
     pub uncorrected: EventTotals,
+    /// Events that corrections take out.
+    pub corrected: EventTotals,
+    /// Time that corrections take out, in nanoseconds.
+    pub corrected_ns: i64,
     /// Share of good events.
     pub attained: Option<Bracket>,
     /// Share of the budget that is left.
@@ -153,7 +157,9 @@ impl EventReader<'_> {
             take(self.range(&slo.indicator, &range)?, &mut values)?;
         }
         let mut corrected = SlotEvents::Empty;
+        let mut corrected_ns = 0;
         for range in slo.corrected(&period) {
+            corrected_ns += range.end - range.start;
             take(self.range(&slo.indicator, &range)?, &mut corrected)?;
         }
         let recent = self.range(&slo.indicator, &(now_ns.saturating_sub(CURRENT)..now_ns))?;
@@ -161,8 +167,9 @@ impl EventReader<'_> {
         gaps.dedup();
         let limit = slo.indicator.limit(unit.as_deref().or(recent.unit.as_deref()))?;
         let events = values.count(limit);
+        let corrected = corrected.count(limit);
         let mut uncorrected = events;
-        uncorrected.add(&corrected.count(limit));
+        uncorrected.add(&corrected);
         let recent = sum(&recent.slots, limit);
         let remaining = events.remaining(slo.objective);
         let kept = slo.kept(&period);
@@ -175,6 +182,8 @@ impl EventReader<'_> {
             period,
             events,
             uncorrected,
+            corrected,
+            corrected_ns,
             recent,
             unit,
             limit,

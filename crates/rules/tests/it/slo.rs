@@ -202,6 +202,13 @@ fn bracket_contains_the_number_of_the_raw_values() {
                 check(&report.summary.events, kept, &what);
                 let all = raw.truth(route, limit, in_period);
                 check(&report.summary.uncorrected, all, &what);
+                let cut_values = raw.truth(route, limit, |end| in_period(end) && is_cut(end));
+                check(&report.summary.corrected, cut_values, &what);
+                let cuts = changed
+                    .corrections
+                    .iter()
+                    .map(|it| (it.end_ns.min(now) - it.start_ns.max(start)).max(0));
+                assert_eq!(report.summary.corrected_ns, cuts.sum::<i64>(), "{what}");
                 wide += usize::from(!report.summary.events.bad.is_exact());
                 let (bad, total) = kept;
                 if total > 0.0 {

@@ -33,6 +33,10 @@ pub(crate) struct Options {
     #[arg(long = "time-interval", value_name = "JSON")]
     time_intervals: Vec<String>,
 
+    /// Take its time out of the budgets of the SLOs whose alerts it matches
+    #[arg(long)]
+    corrects_slos: bool,
+
     /// Reason
     #[arg(long, value_name = "TEXT", default_value = "")]
     comment: String,
@@ -49,6 +53,8 @@ Examples:
   topdeck silences add host=db1 --for 2h --comment 'disk is replaced'
   topdeck silences add job=backup --time-interval '{\"weekdays\": [\"sunday\"], \"times\":
     [{\"start_time\": \"02:00\", \"end_time\": \"04:00\"}], \"location\": \"Europe/Berlin\"}'
+
+  topdeck silences add slo=checkout --corrects-slos --for 2h --comment 'move of the database'
 
 A silence without a time interval needs --for or --to. A server requires a token with the scope
 alerts, except on loopback.
@@ -71,6 +77,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         "time_intervals": intervals.collect::<Result<Vec<_>>>()?,
         "comment": options.comment,
     });
+    if options.corrects_slos {
+        body["corrects_slos"] = json!(true);
+    }
     let author = options.author.name();
     let optional = [
         ("for", &options.length),

@@ -105,6 +105,15 @@ fn slo_text(answer: &Value) -> Option<String> {
         0 => {}
         ns => text.push_str(&format!("  data missing: {}\n", duration_text(ns))),
     }
+    match budget["corrected_ns"].as_i64() {
+        None | Some(0) => {}
+        Some(ns) => text.push_str(&format!(
+            "  taken out in all: {} with {} events, {} bad\n",
+            duration_text(ns),
+            events(budget["corrected"]["total"].as_f64()?),
+            bounded(&budget["corrected"]["bad"], events),
+        )),
+    }
     for correction in answer["corrections"].as_array()? {
         let time = |key: &str| correction[key].as_i64().map(precise_time_text);
         let reason = escape_control(correction["reason"].as_str()?);
@@ -191,7 +200,9 @@ mod tests {
             "period": "30 d", "threshold": "250 ms", "people": null,
             "budget": {"remaining": {"lower": 0.5, "estimate": 0.6, "upper": 0.7},
                        "attained": exact(0.9995), "allowed": 100.0, "missing_ns": 60_000_000_000_i64,
-                       "events": {"bad": exact(40.0), "total": 100_000.0}},
+                       "events": {"bad": exact(40.0), "total": 100_000.0},
+                       "corrected_ns": 3_600_000_000_000_i64,
+                       "corrected": {"bad": exact(7.0), "total": 1_200.0}},
             "corrections": [{"from_ns": 0, "to_ns": 3_600_000_000_000_i64, "reason": "a move"}],
             "days": [{"start_ns": 1_794_182_400_000_000_000_i64, "bad": exact(0.0), "total": 0.0,
                       "missing_ns": 0, "corrected_ns": 0}],
@@ -204,6 +215,7 @@ mod tests {
             "good: at most 250 ms",
             "bad: 40 of 100,000 events, 100 allowed",
             "data missing: 1 min",
+            "taken out in all: 1 h with 1,200 events, 7 bad",
             "a move",
             "2026-11-09",
             "no events",

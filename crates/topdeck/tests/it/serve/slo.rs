@@ -110,3 +110,41 @@ fn settings_with_an_alert_that_cannot_fire_are_refused_with_the_reason() {
     let found = format!("{}{}", run.stdout, run.stderr);
     assert!(found.contains(":5: ") && found.contains("can never fire"), "{found}");
 }
+
+#[test]
+fn a_maintenance_window_is_taken_out_of_a_budget_also_after_a_kill() {
+    let mut server = ServerProcess::new("serve", SETTINGS);
+    server.start();
+    send(&server, "a", &[100.0; 40]);
+    wait_until("its events are stored", || slo(&server, "")["budget"]["events"]["total"] == 40.0);
+    let topdeck_at = |server: &ServerProcess, arguments: &[&str]| {
+        let url = format!("http://127.0.0.1:{}", server.port);
+        let run = topdeck(&[arguments, &["--server", url.as_str()]].concat(), b"");
+        assert_eq!(run.status, 0, "{}{}", run.stdout, run.stderr);
+        run.stdout
+    };
+    let window = ["silences", "add", "slo=checkout", "--corrects-slos", "--for", "1h"];
+    topdeck_at(&server, &[&window[..], &["--comment", "a move"]].concat());
+    send(&server, "b", &[900.0; 40]);
+    let total = |server: &ServerProcess, of: &str| slo(server, "")["budget"][of]["total"].clone();
+    wait_until("all are stored", || total(&server, "uncorrected") == 80.0);
+    for is_killed in [false, true] {
+        if is_killed {
+            server.kill();
+            server.start();
+        }
+        let report = slo(&server, "");
+        let budget = &report["budget"];
+        assert_eq!(budget["events"]["total"], 40.0, "{report:#}");
+        assert_eq!(budget["remaining"]["estimate"], 1.0, "{report:#}");
+        assert_eq!(budget["corrected"]["total"], 40.0, "{report:#}");
+        assert_eq!(budget["corrected"]["bad"]["estimate"], 40.0, "{report:#}");
+        assert!(budget["corrected_ns"].as_i64().is_some_and(|ns| ns > 0), "{report:#}");
+        let reason = report["corrections"][0]["reason"].as_str().expect("a reason");
+        assert!(reason.starts_with("maintenance: a move ("), "{reason}");
+    }
+    let shown = topdeck_at(&server, &["slo", "show", "checkout"]);
+    assert!(shown.starts_with("checkout: 100 % of the budget left"), "{shown}");
+    assert!(shown.contains(" with 40 events, 40 bad\n"), "{shown}");
+    server.stop();
+}
