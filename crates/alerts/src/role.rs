@@ -16,6 +16,7 @@ use role::{
 };
 use rules::slo::Indicator;
 use rules::{AlertState, EvaluatedGroup, ProblemSeverity};
+use store::Store;
 use tokio::sync::watch;
 
 use crate::alert_board::{AlertBoard, BoardState};
@@ -23,13 +24,15 @@ use crate::alert_history::AlertHistory;
 use crate::arrival_index::ArrivalIndex;
 use crate::arrival_reader::{open_journal, read_arrivals};
 use crate::error::AlertsError;
+use crate::inventory_store::InventoryStore;
 use crate::message_templates::AlertMessageTemplates;
 use crate::notifier_handle::NotifierHandle;
 use crate::received_alerts::ReceivedAlerts;
 use crate::role_thread::spawn;
 use crate::rule_loader::RuleSet;
 use crate::rule_worker::{RuleWorker, WorkerParts};
-use crate::series_watcher::{SeriesWatcher, WatchControl};
+use crate::series_change_alerts::SeriesChangeAlerts;
+use crate::series_watcher::{SeriesWatcher, WatchControl, WatcherParts};
 use crate::settings::AlertTables;
 use crate::silence_store::SilenceStore;
 use crate::site_acknowledgements::site_acknowledgements;
@@ -114,6 +117,22 @@ impl AlertsRole {
             self.threads.push(thread?);
         }
         Ok(())
+    }
+
+    fn series_watcher(&self, store: &Arc<Store>, context: &RoleContext) -> SeriesWatcher {
+        let (board, control) = (self.board.clone(), Arc::clone(&self.control));
+        let on_change = Box::new(move || {
+            control.wake();
+            board.advance_revision();
+        });
+        SeriesWatcher::new(WatcherParts {
+            intake: Arc::clone(&context.intake),
+            store: Arc::clone(store),
+            control: Arc::clone(&self.watch),
+            file: InventoryStore::new(Arc::new(OsDisk), &context.data),
+            alerts: SeriesChangeAlerts { received: self.board.shared_received(), on_change },
+            log: Arc::clone(&context.log),
+        })
     }
 
     /// Asks all threads to end.
@@ -258,7 +277,8 @@ impl Role for AlertsRole {
         role.slos.set(rules.slos.clone());
         let loaded = ReloadedRules { settings: settings.clone(), rules };
         let worker = RuleWorker::new(parts, loaded, snapshots);
-        let watcher = SeriesWatcher::new(intake, store, &role.watch, &context.log);
+        role.watch.severity.set(settings.series_change_severity());
+        let watcher = role.series_watcher(store, context);
         let log = &context.log;
         let unmatched =
             UnmatchedRules::new(intake, store, &role.board, &role.slos, &role.control, log);
@@ -294,6 +314,7 @@ impl Role for AlertsRole {
         run_blocking(move || notifier.apply(notify, options)).await??;
         self.standby.set(primary);
         self.slos.set(rules.slos.clone());
+        self.watch.severity.set(settings.series_change_severity());
         self.control.reload(ReloadedRules { settings: settings.clone(), rules });
         Ok(lines)
     }

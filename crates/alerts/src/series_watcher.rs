@@ -1,23 +1,30 @@
 //! The thread that notices which series vanished and which appeared, and stores what changed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use decode::SeriesSink as _;
 use intake::{EventCounter, Intake, LogFn, LogLevel, Meter, SeriesKeyEncoding};
-use model::{Selector, selector};
-use rules::{ObservedSeries, SeriesEvent, SeriesInventory, SeriesSetChange, match_changes};
+use model::{Selector, SeriesId, selector};
+use rules::{
+    ObservedSeries, SeriesEvent, SeriesInventory, SeriesSetChange, StoredInventory,
+    encode_inventory, match_changes,
+};
 use store::{ReadView, SelectedSeries, Store};
 
+use crate::inventory_store::InventoryStore;
 use crate::sample_writer::RULES_PRODUCER;
+use crate::series_change_alerts::{ChangeSeverity, SeriesChangeAlerts};
 
 /// Time between two polls.
 const POLL: Duration = Duration::from_secs(15);
 /// How long a new series can be in the place of one that vanished: that one is noticed after five
 /// of its intervals.
 const APPEARED_RETENTION_NS: i64 = 3600 * 1_000_000_000;
+/// Polls after which the inventory is stored: 5 minutes.
+const STORED_POLLS: u32 = 20;
 /// Polls after which changes are stored although more series vanish.
 const GATHERING_POLLS_MAX: u32 = 8;
 /// Series of each list that are held.
@@ -38,6 +45,7 @@ pub(crate) struct WatchControl {
     wake: Condvar,
     /// Changes of the last seven days that nobody accepted.
     open: AtomicU64,
+    pub(crate) severity: ChangeSeverity,
 }
 
 impl WatchControl {
@@ -66,15 +74,31 @@ impl WatchControl {
     }
 }
 
+/// What the watcher works with.
+pub(crate) struct WatcherParts {
+    pub(crate) intake: Arc<Intake>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) control: Arc<WatchControl>,
+    pub(crate) file: InventoryStore,
+    pub(crate) alerts: SeriesChangeAlerts,
+    pub(crate) log: LogFn,
+}
+
 /// Watches series.
 pub(crate) struct SeriesWatcher {
     intake: Arc<Intake>,
     store: Arc<Store>,
     control: Arc<WatchControl>,
+    file: InventoryStore,
+    alerts: SeriesChangeAlerts,
     log: LogFn,
     inventory: SeriesInventory,
-    /// New series by time.
+    is_loaded: bool,
+    /// Polls since the inventory was stored.
+    unstored_polls: u32,
+    /// New series by time, and their IDs.
     appeared: VecDeque<ObservedSeries>,
+    appeared_ids: VecDeque<SeriesId>,
     /// Series that vanished in the polls before: others of the same cause may follow.
     vanished: Vec<ObservedSeries>,
     /// Polls since the first of them vanished.
@@ -83,12 +107,8 @@ pub(crate) struct SeriesWatcher {
 }
 
 impl SeriesWatcher {
-    pub(crate) fn new(
-        intake: &Arc<Intake>,
-        store: &Arc<Store>,
-        control: &Arc<WatchControl>,
-        log: &LogFn,
-    ) -> SeriesWatcher {
+    pub(crate) fn new(parts: WatcherParts) -> SeriesWatcher {
+        let WatcherParts { intake, store, control, file, alerts, log } = parts;
         let dropped = intake.meter().counter(
             "topdeck_series_changes_dropped_total",
             "Series and changes of series that were not stored, because there were too many or \
@@ -96,12 +116,17 @@ impl SeriesWatcher {
             &[],
         );
         SeriesWatcher {
-            intake: Arc::clone(intake),
-            store: Arc::clone(store),
-            control: Arc::clone(control),
-            log: Arc::clone(log),
+            intake,
+            store,
+            control,
+            file,
+            alerts,
+            log,
             inventory: SeriesInventory::default(),
+            is_loaded: false,
+            unstored_polls: 0,
             appeared: VecDeque::new(),
+            appeared_ids: VecDeque::new(),
             vanished: Vec::new(),
             gathering_polls: 0,
             dropped,
@@ -116,6 +141,77 @@ impl SeriesWatcher {
             }
             self.control.wait(POLL);
         }
+        self.store_inventory();
+    }
+
+    /// Goes on with the inventory of before a restart.
+    fn load(&mut self, view: &ReadView) -> store::Result<()> {
+        let stored = self.file.read().unwrap_or_else(|cause| {
+            (self.log)(LogLevel::Error, &format!("{cause}; all series are learned anew"));
+            None
+        });
+        if let Some(stored) = stored {
+            self.restore(view, &stored)?;
+        }
+        self.is_loaded = true;
+        Ok(())
+    }
+
+    fn restore(&mut self, view: &ReadView, stored: &StoredInventory) -> store::Result<()> {
+        let mut inventory = SeriesInventory::default();
+        inventory.resume(stored);
+        let mut appeared = Vec::new();
+        // No row is looked for.
+        view.each_activity(&|_| i64::MAX, &mut |activity| {
+            let id = activity.series.id();
+            if inventory.restore(activity.position, id, stored)
+                && let Some(time_ns) = stored.appeared_ns(id)
+            {
+                appeared.push((time_ns, activity.series, activity.producer));
+            }
+        })?;
+        appeared.sort_unstable_by_key(|(time_ns, ..)| *time_ns);
+        self.inventory = inventory;
+        for (time_ns, series, producer) in appeared {
+            let source = self.source_name(producer);
+            let Some(entry) = view.entry(&series) else { continue };
+            let observed = ObservedSeries { source, series: (*entry.series).clone(), time_ns };
+            self.appeared.push_back(observed);
+            self.appeared_ids.push_back(series.id());
+        }
+        Ok(())
+    }
+
+    /// Stores the inventory, unless there are series that vanished and are in no change yet: after a
+    /// kill they must be found again.
+    fn store_inventory(&mut self) {
+        if !self.vanished.is_empty() {
+            return;
+        }
+        if let Err(cause) = self.write_inventory() {
+            let lost = "what changes while the server is down may not be told";
+            (self.log)(
+                LogLevel::Error,
+                &format!("cannot store the inventory of series: {cause}; {lost}"),
+            );
+        }
+        self.unstored_polls = 0;
+    }
+
+    fn write_inventory(&self) -> Result<(), String> {
+        let view = self.store.view().map_err(|error| error.to_string())?;
+        let mut series = Vec::new();
+        let outcome = view.each_activity(&|_| i64::MAX, &mut |activity| {
+            series.push((activity.position, activity.series.id()));
+        });
+        outcome.map_err(|error| error.to_string())?;
+        let times = self.appeared.iter().map(|observed| observed.time_ns);
+        let appeared: HashMap<SeriesId, i64> =
+            self.appeared_ids.iter().copied().zip(times).collect();
+        match encode_inventory(&self.inventory, &series, &appeared) {
+            Some(bytes) => self.file.write(&bytes),
+            None => Ok(()),
+        }
     }
 
     /// Looks at all series once.
@@ -127,6 +223,9 @@ impl SeriesWatcher {
         }
         let control = Arc::clone(&self.control);
         let view = self.store.view()?.with_cancellation(Arc::new(move || control.is_stopping()));
+        if !self.is_loaded {
+            self.load(&view)?;
+        }
         let now_ns = self.intake.now();
         self.inventory.begin_poll(now_ns);
         let mut events: Vec<(SelectedSeries, Option<u64>, SeriesEvent)> = Vec::new();
@@ -146,20 +245,29 @@ impl SeriesWatcher {
             },
         );
         self.inventory = inventory.into_inner();
-        outcome?;
-        self.inventory.end_poll();
         self.dropped.add(more);
         let before = self.vanished.len();
+        // Also if the poll fails: they are found once.
         self.add(&view, &events, now_ns);
+        outcome?;
+        self.inventory.end_poll();
         self.gathering_polls = if before == 0 { 0 } else { self.gathering_polls + 1 };
         let is_complete =
             self.vanished.len() == before || self.gathering_polls >= GATHERING_POLLS_MAX;
+        self.unstored_polls += 1;
         if !self.vanished.is_empty() && is_complete {
-            self.store_changes(&view);
+            self.store_changes(&view, now_ns);
+            self.store_inventory();
+        } else if self.unstored_polls >= STORED_POLLS {
+            self.store_inventory();
         }
         let recent = rules::read_changes(&view, now_ns.saturating_sub(OPEN_NS)..i64::MAX)?;
         let open = recent.iter().filter(|change| change.acceptance.is_none()).count();
         self.control.open.store(open as u64, Ordering::Relaxed);
+        if let Err(error) = self.alerts.end_accepted(&recent, now_ns) {
+            let what = "cannot end the alerts of accepted changes of series";
+            (self.log)(LogLevel::Error, &format!("{what}: {error}"));
+        }
         Ok(())
     }
 
@@ -176,10 +284,14 @@ impl SeriesWatcher {
             if source == RULES_PRODUCER || entry.series.name().starts_with(OWN_PREFIX) {
                 continue;
             }
-            let (source, series) = (source.clone(), (*entry.series).clone());
+            let (source, id) = (source.clone(), series.id());
+            let series = (*entry.series).clone();
             let observed = |time_ns| ObservedSeries { source, series, time_ns };
             match event {
-                SeriesEvent::Appeared => self.appeared.push_back(observed(now_ns)),
+                SeriesEvent::Appeared => {
+                    self.appeared.push_back(observed(now_ns));
+                    self.appeared_ids.push_back(id);
+                }
                 SeriesEvent::Vanished { end_ns } => self.vanished.push(observed(*end_ns)),
             }
         }
@@ -189,6 +301,7 @@ impl SeriesWatcher {
             || self.appeared.front().is_some_and(|first| !is_held(first))
         {
             self.appeared.pop_front();
+            self.appeared_ids.pop_front();
         }
         let excess = self.vanished.len().saturating_sub(SERIES_MAX);
         self.vanished.truncate(SERIES_MAX);
@@ -200,7 +313,7 @@ impl SeriesWatcher {
         name.unwrap_or_else(|| "unknown".to_owned())
     }
 
-    fn store_changes(&mut self, view: &ReadView) {
+    fn store_changes(&mut self, view: &ReadView, now_ns: i64) {
         let vanished = std::mem::take(&mut self.vanished);
         let appeared = self.appeared.make_contiguous();
         let mut others: BTreeMap<&str, bool> = BTreeMap::new();
@@ -217,6 +330,13 @@ impl SeriesWatcher {
             if let Err(error) = self.append(change) {
                 self.dropped.add(1);
                 (self.log)(LogLevel::Error, &format!("cannot store a change of series: {error}"));
+                continue;
+            }
+            let open_until_ns = change.time_ns.saturating_add(OPEN_NS);
+            let severity = &self.control.severity;
+            if let Err(error) = self.alerts.raise(change, severity, open_until_ns, now_ns) {
+                let what = "cannot raise the alert of a change of series";
+                (self.log)(LogLevel::Error, &format!("{what}: {error}"));
             }
         }
     }
@@ -249,198 +369,4 @@ fn has_others(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-    use std::sync::atomic::AtomicI64;
-
-    use intake::WriteTarget;
-    use model::{Sample, SampleValue, Series, SeriesKind};
-
-    use super::*;
-
-    const START_NS: i64 = 1_700_000_000 * 1_000_000_000;
-
-    struct Fixture {
-        disk: sim::SimDisk,
-        watcher: SeriesWatcher,
-        now_ns: Arc<AtomicI64>,
-    }
-
-    impl Fixture {
-        fn new() -> Fixture {
-            let sim = sim::SimDisk::new(1);
-            let disk: Arc<dyn disk::Disk> = Arc::new(sim.process());
-            let now_ns = Arc::new(AtomicI64::new(START_NS));
-            let own = Arc::clone(&now_ns);
-            let clock: journal::WallClock = Arc::new(move || own.load(Ordering::SeqCst));
-            let journal_settings = journal::Settings {
-                buffer_bytes: 1 << 20,
-                segment_bytes: 4 << 20,
-                ..Default::default()
-            };
-            let journal = journal::Options {
-                is_exclusive: true,
-                has_background_thread: false,
-                clock: Arc::clone(&clock),
-                ..Default::default()
-            };
-            let options = store::Options {
-                has_background_thread: false,
-                journal,
-                clock: Arc::clone(&clock),
-                ..Default::default()
-            };
-            Store::create(&disk, Path::new("/store"), &journal_settings).expect("a store");
-            let store = Store::open(disk, Path::new("/store"), &options).expect("a store");
-            let store = Arc::new(store);
-            let settings = intake::Settings { background: false, clock, ..Default::default() };
-            let target = WriteTarget::Store(Arc::clone(&store));
-            let intake = Arc::new(Intake::new(target, settings).expect("an intake"));
-            let log: LogFn = Arc::new(|_, _| {});
-            let watcher = SeriesWatcher::new(&intake, &store, &Arc::default(), &log);
-            Fixture { disk: sim, watcher, now_ns }
-        }
-
-        /// Sends one sample of each series from one source.
-        fn send(&self, series: &[Series]) {
-            let intake = &self.watcher.intake;
-            let producer = intake.producer("shop");
-            let mut writer = intake.writer_for(producer.id(), SeriesKeyEncoding::CANONICAL);
-            let now_ns = self.now_ns.load(Ordering::SeqCst);
-            for series in series {
-                let series = series.clone().validate().expect("a valid series");
-                writer.series(&series.canonical_key(), &mut || Ok(series.clone())).expect("added");
-                let value = SampleValue::Number(1.0);
-                writer.sample(&Sample { start: now_ns, end: now_ns, value }).expect("added");
-            }
-            let receipt = intake.append(&producer, writer).expect("appended");
-            receipt.wait_durable().expect("durable");
-        }
-
-        /// Polls each 15 s while the series are sent.
-        fn run(&mut self, polls: u32, series: &[Series]) {
-            for _ in 0..polls {
-                self.now_ns.fetch_add(15 * 1_000_000_000, Ordering::SeqCst);
-                if !series.is_empty() {
-                    self.send(series);
-                }
-                self.watcher.poll().expect("a poll");
-            }
-        }
-
-        fn texts(&self) -> Vec<String> {
-            let view = self.watcher.store.view().expect("a view");
-            let changes = rules::read_changes(&view, 0..i64::MAX).expect("readable");
-            assert!(changes.iter().all(|change| change.source == "shop"), "{changes:?}");
-            changes.into_iter().map(|change| change.text).collect()
-        }
-    }
-
-    fn balanced(count: usize) -> Vec<Series> {
-        let series = |n: usize| {
-            Series::new("latency", SeriesKind::Gauge)
-                .with_label("LoadBalancer", format!("lb{n:02}"))
-                .with_label("region", "eu")
-        };
-        (0..count).map(series).collect()
-    }
-
-    #[test]
-    fn a_dropped_label_is_stored_as_an_annotation() {
-        let mut fixture = Fixture::new();
-        let steady = Series::new("up", SeriesKind::Gauge);
-        let old = [balanced(14), vec![steady.clone()]].concat();
-        fixture.run(20, &old);
-        assert_eq!(fixture.texts(), [""; 0]);
-        let new = Series::new("latency", SeriesKind::Gauge).with_label("region", "eu");
-        // Flushed rows are found, too.
-        fixture.watcher.store.flush().expect("flushed");
-        fixture.run(20, &[new, steady]);
-        assert_eq!(
-            fixture.texts(),
-            ["label `LoadBalancer` disappeared from 14 series, 1 new, such as \
-              latency{LoadBalancer=\"lb00\",region=\"eu\"}"]
-        );
-        assert_eq!(fixture.watcher.control.open.load(Ordering::Relaxed), 1);
-        let view = fixture.watcher.store.view().expect("a view");
-        let change = rules::read_changes(&view, 0..i64::MAX).expect("readable").remove(0);
-        // It is shown when the series sent last.
-        let last_ns = START_NS + 20 * 15 * 1_000_000_000;
-        assert!((last_ns..=last_ns + 1_000_000_000).contains(&change.time_ns), "{change:?}");
-    }
-
-    #[test]
-    fn a_whole_metric_that_ends_is_told_and_churn_is_not() {
-        let mut fixture = Fixture::new();
-        let process =
-            |pid: usize| Series::new("cpu", SeriesKind::Gauge).with_label("pid", pid.to_string());
-        let queue = Series::new("queue", SeriesKind::Gauge);
-        fixture.run(20, &[process(1), process(2), queue]);
-        fixture.run(20, &[process(1), process(3)]);
-        assert_eq!(fixture.texts(), ["1 series vanished, such as queue"]);
-    }
-
-    /// A user whose disk was full saw `source "host": 177 series vanished`.
-    #[test]
-    fn series_whose_batches_are_rejected_do_not_vanish() {
-        let mut fixture = Fixture::new();
-        fixture.run(20, &balanced(3));
-        fixture.disk.set_capacity(fixture.disk.used_bytes());
-        let intake = Arc::clone(&fixture.watcher.intake);
-        let filler = Series::new("filler", SeriesKind::Gauge).validate().expect("valid");
-        // Values that do not compress (xorshift, Marsaglia).
-        let seed = std::cell::Cell::new(1_u64);
-        let next = || {
-            let mut bits = seed.get();
-            bits ^= bits << 13;
-            bits ^= bits >> 7;
-            bits ^= bits << 17;
-            seed.set(bits);
-            bits as f64
-        };
-        let append = || {
-            let producer = intake.producer("filler");
-            let mut writer = intake.writer_for(producer.id(), SeriesKeyEncoding::CANONICAL);
-            writer.series(&filler.canonical_key(), &mut || Ok(filler.clone())).expect("added");
-            for end in 1..=1_000 {
-                let value = SampleValue::Number(next());
-                writer.sample(&Sample { start: 0, end, value }).expect("added");
-            }
-            intake.append(&producer, writer)
-        };
-        let refused = (0..10_000).find_map(|_| append().err()).expect("the disk is full");
-        assert!(refused.is_retryable(), "{refused}");
-        fixture.run(20, &[]);
-        fixture.disk.set_capacity(u64::MAX);
-        append().expect("there is space").wait_durable().expect("durable");
-        fixture.run(2, &balanced(3));
-        assert_eq!(fixture.texts(), [""; 0]);
-    }
-
-    /// In each poll another process ends.
-    #[test]
-    fn steady_coming_and_going_delays_no_change() {
-        let mut fixture = Fixture::new();
-        let process =
-            |pid: usize| Series::new("cpu", SeriesKind::Gauge).with_label("pid", pid.to_string());
-        let old = Series::new("queue", SeriesKind::Gauge);
-        let new = Series::new("queue", SeriesKind::Gauge).with_label("region", "eu");
-        for poll in 0..60 {
-            let queue = if poll < 30 { &old } else { &new };
-            let running = (poll..poll + 8).map(process).chain([queue.clone()]);
-            fixture.run(1, &running.collect::<Vec<_>>());
-        }
-        let told = fixture.texts();
-        assert!(told.iter().any(|text| text.contains("`region`")), "{told:?}");
-    }
-
-    #[test]
-    fn own_series_are_not_watched() {
-        let mut fixture = Fixture::new();
-        let own = Series::new("topdeck_queries_running", SeriesKind::Gauge);
-        let steady = Series::new("up", SeriesKind::Gauge);
-        fixture.run(20, &[own, steady.clone()]);
-        fixture.run(20, &[steady]);
-        assert_eq!(fixture.texts(), [""; 0]);
-    }
-}
+mod tests;

@@ -23,6 +23,8 @@ const INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Defaults of Prometheus.
 const INTERVAL: Duration = Duration::from_secs(60);
 const RESEND_DELAY: Duration = Duration::from_secs(60);
+/// Severity of the alerts of changes of series: `info`, which does not change the status light.
+const SERIES_CHANGE_SEVERITY: u8 = 4;
 
 /// Settings tables of the role.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -60,8 +62,25 @@ pub struct AlertsTable {
     external_url: Option<String>,
     /// Labels for templates (`$externalLabels`).
     external_labels: BTreeMap<String, String>,
+    /// Alerts of changes of series: by default of severity 4.
+    series_changes: Option<SeriesChangesKey>,
     /// The site that notifies contacts while it answers.
     primary: Option<PrimarySiteTable>,
+}
+
+/// `series_changes = false`, or a table.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(untagged, expecting = "expected false, true, or { severity = 4 }")]
+enum SeriesChangesKey {
+    Switch(bool),
+    Table(SeriesChangesTable),
+}
+
+/// `series_changes = { severity = 4 }`.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+struct SeriesChangesTable {
+    severity: u8,
 }
 
 impl AlertTables {
@@ -119,6 +138,15 @@ impl AlertTables {
         }
     }
 
+    /// Severity of the alerts of changes of series; `None`: there are none.
+    pub(crate) fn series_change_severity(&self) -> Option<u8> {
+        match &self.alerts.series_changes {
+            None | Some(SeriesChangesKey::Switch(true)) => Some(SERIES_CHANGE_SEVERITY),
+            Some(SeriesChangesKey::Switch(false)) => None,
+            Some(SeriesChangesKey::Table(table)) => Some(table.severity),
+        }
+    }
+
     /// Time between renewals of a firing alert.
     pub(crate) fn resend_delay_ns(&self) -> i64 {
         nanoseconds(duration_or(self.alerts.resend_delay, RESEND_DELAY))
@@ -139,6 +167,10 @@ impl AlertTables {
         check.range(table, "evaluation_interval", interval, INTERVAL_MIN..=INTERVAL_MAX);
         check.range(table, "query_offset", alerts.query_offset, Duration::ZERO..=INTERVAL_MAX);
         check.range(table, "resend_delay", alerts.resend_delay, Duration::ZERO..=INTERVAL_MAX);
+        if let Some(found) = self.series_change_severity().filter(|it| !(1..=5).contains(it)) {
+            let what = format!("severity: found {found}, expected 1 (worst) to 5");
+            check.problem(table, "series_changes", what);
+        }
         if let Some(url) = &alerts.external_url {
             check.url(table, "external_url", url);
         }

@@ -14,7 +14,8 @@
 //! 4. [`run_rule_tests`] runs the test files of promtool.
 //! 5. [`slo`] has objectives, their budgets and the rules of their alerts.
 //! 6. [`replay_groups`] tells what groups would have done over stored data.
-//! 7. [`SeriesInventory`] and [`match_changes`] tell which series vanished and what replaced them.
+//! 7. [`SeriesInventory`] and [`match_changes`] tell which series vanished and what replaced them;
+//!    [`encode_inventory`] and [`decode_inventory`] carry the inventory across a restart.
 //! 8. [`unmatched_selectors`] tells which rules select nothing, and what may have been meant.
 //! 9. [`AffectedSeries`] tells how many requests and users an alert affected, and their values.
 //! 10. [`encode_snapshots`] and [`decode_snapshots`] carry the states across a restart.
@@ -80,7 +81,8 @@ pub use rule_snapshot::{
 };
 pub use rule_test::{RuleTestFailure, RuleTestFile, parse_rule_test_file, run_rule_tests};
 pub use series_set_changes::{
-    ChangeAcceptance, ObservedSeries, SeriesEvent, SeriesInventory, SeriesSetChange, match_changes,
+    ChangeAcceptance, InventoryError, ObservedSeries, SeriesEvent, SeriesInventory,
+    SeriesSetChange, StoredInventory, decode_inventory, encode_inventory, match_changes,
     read_changes,
 };
 pub use unmatched_selector::{UnmatchedSelector, unmatched_selectors};

@@ -7,6 +7,7 @@
 //!    acceptance is a text sample, too.
 
 mod inventory;
+mod inventory_file;
 mod matching;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,9 @@ use model::{Sample, SampleValue, Selector, Series, SeriesKind, blake3_128, selec
 use store::ReadView;
 
 pub use self::inventory::{SeriesEvent, SeriesInventory};
+pub use self::inventory_file::{
+    InventoryError, StoredInventory, decode_inventory, encode_inventory,
+};
 pub use self::matching::{ObservedSeries, match_changes};
 
 /// Name of the series of annotations.
@@ -87,13 +91,17 @@ fn text_sample(time_ns: i64, text: String) -> Sample {
 /// Changes in a range (start exclusive, end inclusive) by time, with their acceptances; the latest
 /// ones if there are more than 10,000.
 pub fn read_changes(view: &ReadView, range: Range<i64>) -> store::Result<Vec<SeriesSetChange>> {
-    let mut changes = Vec::new();
+    let mut changes: Vec<SeriesSetChange> = Vec::new();
     let event = [(EVENT_TAG, EVENT)];
     each_text(view, ANNOTATION, &event, &range, &mut |series, time_ns, text| {
         let source = series.label(SOURCE_TAG).unwrap_or_default().to_owned();
         changes.push(SeriesSetChange { time_ns, source, text, acceptance: None });
     })?;
-    changes.sort_by(|a: &SeriesSetChange, b| (a.time_ns, &a.text).cmp(&(b.time_ns, &b.text)));
+    let key =
+        |change: &SeriesSetChange| (change.time_ns, change.text.clone(), change.source.clone());
+    changes.sort_by_cached_key(key);
+    // After a kill, a change may be stored again.
+    changes.dedup();
     changes.drain(..changes.len().saturating_sub(CHANGES_MAX));
     let mut acceptances = BTreeMap::new();
     // A change is accepted after it happened.

@@ -5,6 +5,13 @@
 //! arrived for five intervals and for twice the longest recent time between two arrivals: series
 //! that send in bursts are not silent between them. Arrivals count, not the times of samples, so
 //! that late data of a source that was cut off is no change.
+//!
+//! An inventory that was stored goes on after a restart. The time in which nobody looked is no
+//! silence, and senders have five minutes to come back.
+
+use model::SeriesId;
+
+use super::inventory_file::StoredInventory;
 
 /// Intervals without an arrival after which a series has vanished.
 const SILENT_INTERVALS: u32 = 5;
@@ -17,22 +24,25 @@ const FORGOTTEN_PART: u16 = 64;
 /// Times between arrivals that count at full weight for the median; a later one moves it by a part.
 const MEDIAN_STEP_PART: u16 = 8;
 
-const NS_PER_S: i64 = 1_000_000_000;
+/// Time after a restart in which no series vanishes: senders retry at intervals of up to a minute.
+const RESUME_GRACE_S: u32 = 300;
+
+pub(super) const NS_PER_S: i64 = 1_000_000_000;
 
 /// What is known of a series.
-#[derive(Clone, Copy, Debug, Default)]
-struct SeriesArrivals {
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct SeriesArrivals {
     /// End of its newest row, rounded up, in seconds since the Unix epoch; 0 if it has none.
-    end_s: u32,
+    pub(super) end_s: u32,
     /// Time of the poll that found it.
-    arrived_s: u32,
+    pub(super) arrived_s: u32,
     /// Estimated median of the times between arrivals.
-    interval_s: u16,
+    pub(super) interval_s: u16,
     /// The longest one, forgotten slowly.
-    longest_s: u16,
+    pub(super) longest_s: u16,
     /// Known times between arrivals, at most 255.
-    learned: u8,
-    is_active: bool,
+    pub(super) learned: u8,
+    pub(super) is_active: bool,
 }
 
 /// Change of one series.
@@ -57,6 +67,10 @@ pub struct SeriesInventory {
     now_s: u32,
     /// Whether the first poll has ended: its series are no news.
     is_complete: bool,
+    /// Whether it was stored, and nobody looked since then.
+    is_resumed: bool,
+    /// Until then no series vanishes.
+    quiet_until_s: u32,
 }
 
 impl SeriesInventory {
@@ -75,6 +89,9 @@ impl SeriesInventory {
                 };
             }
         }
+        if std::mem::take(&mut self.is_resumed) {
+            self.quiet_until_s = now_s.saturating_add(RESUME_GRACE_S);
+        }
         self.now_s = now_s;
     }
 
@@ -88,36 +105,67 @@ impl SeriesInventory {
     /// that is not known, the time from which rows count as activity: an hour before now.
     pub fn known_end(&self, position: u32) -> i64 {
         const ACTIVE_S: u32 = 3600;
-        let known = self.activities.get(position as usize).filter(|activity| activity.end_s > 0);
+        let known = self.known(position);
         let end_s = known.map_or(self.now_s.saturating_sub(ACTIVE_S), |activity| activity.end_s);
         i64::from(end_s).saturating_mul(NS_PER_S)
     }
 
     /// Records what a poll found of a series: the end of a newer row, if there is one.
     pub fn record(&mut self, position: u32, newer_end_ns: Option<i64>) -> Option<SeriesEvent> {
-        let at = position as usize;
-        if self.activities.len() <= at {
+        if self.activities.len() <= position as usize {
             newer_end_ns?;
-            // Not doubled: there may be very many.
-            let more = at.saturating_add(1).saturating_sub(self.activities.len());
-            self.activities.reserve_exact(more.max(self.activities.len() / 8));
-            self.activities.resize(at.saturating_add(1), SeriesArrivals::default());
         }
         let (now_s, is_complete) = (self.now_s, self.is_complete);
-        let activity = &mut self.activities[at];
+        let quiet_until_s = self.quiet_until_s;
+        let activity = self.entry(position);
         match newer_end_ns {
             Some(end_ns) => {
                 let has_appeared = !activity.is_active;
                 activity.arrive(seconds(end_ns.div_euclid(NS_PER_S).saturating_add(1)), now_s);
                 (has_appeared && is_complete).then_some(SeriesEvent::Appeared)
             }
-            None if activity.is_silent(now_s) => {
+            None if now_s >= quiet_until_s && activity.is_silent(now_s) => {
                 activity.is_active = false;
                 let end_ns = i64::from(activity.end_s).saturating_mul(NS_PER_S);
                 Some(SeriesEvent::Vanished { end_ns })
             }
             None => None,
         }
+    }
+
+    fn entry(&mut self, position: u32) -> &mut SeriesArrivals {
+        let at = position as usize;
+        if self.activities.len() <= at {
+            // Not doubled: there may be very many.
+            let more = at.saturating_add(1).saturating_sub(self.activities.len());
+            self.activities.reserve_exact(more.max(self.activities.len() / 8));
+            self.activities.resize(at.saturating_add(1), SeriesArrivals::default());
+        }
+        &mut self.activities[at]
+    }
+
+    /// Goes on with an inventory that was stored, before the first poll. Series that it does not
+    /// have are new.
+    pub fn resume(&mut self, stored: &StoredInventory) {
+        self.polled_s = Some(stored.polled_s);
+        (self.is_complete, self.is_resumed) = (true, true);
+    }
+
+    /// Takes what was stored of a series. Returns whether there is something.
+    pub fn restore(&mut self, position: u32, id: SeriesId, stored: &StoredInventory) -> bool {
+        let found = stored.series.get(&id);
+        found.into_iter().for_each(|found| *self.entry(position) = found.arrivals);
+        found.is_some()
+    }
+
+    /// Time of the last poll.
+    pub(super) fn polled_s(&self) -> Option<u32> {
+        self.polled_s
+    }
+
+    /// What is known of a series that has sent something.
+    pub(super) fn known(&self, position: u32) -> Option<&SeriesArrivals> {
+        self.activities.get(position as usize).filter(|activity| activity.end_s > 0)
     }
 
     /// Whether a series sends.
@@ -170,7 +218,7 @@ impl SeriesArrivals {
     }
 }
 
-fn seconds(s: i64) -> u32 {
+pub(super) fn seconds(s: i64) -> u32 {
     u32::try_from(s.max(0)).unwrap_or(u32::MAX)
 }
 

@@ -14,6 +14,7 @@ mod fuzz_inputs;
 mod fuzz_regressions;
 mod harness;
 mod incidents;
+mod inventory_page;
 mod own_absence;
 mod own_criteria;
 mod own_rule_files;
