@@ -63,6 +63,7 @@ mod role;
 mod role_thread;
 mod rule_loader;
 mod rule_paths;
+mod rule_reader;
 mod rule_worker;
 mod sample_writer;
 mod series_change_alerts;
@@ -92,4 +93,5 @@ pub use received_file::{DecodedAlerts, ReceivedFileError, decode_received, encod
 pub use role::AlertsRole;
 pub use rule_loader::rule_promql_options;
 pub use rule_paths::find_rule_files;
+pub use rule_reader::read_rule_file;
 pub use settings::{AlertTables, AlertsTable};

@@ -4,11 +4,11 @@ use query::promql;
 use rules::slo::{Slo, parse_openslo};
 use rules::{
     EvaluatedGroup, FilePosition, GroupDefaults, ProblemSeverity, RuleFile, RuleGroup, RuleProblem,
-    parse_rule_file,
 };
 
 use crate::error::{AlertsError, Result};
 use crate::rule_paths::find_rule_files;
+use crate::rule_reader::read_rule_file;
 use crate::settings::AlertTables;
 
 /// PromQL features in rules: all, as in the HTTP API.
@@ -32,10 +32,7 @@ impl RuleSet {
         let mut files = Vec::new();
         for pattern in settings.patterns() {
             for path in find_rule_files(&pattern)? {
-                let failed = |cause| AlertsError::Read { path: path.clone(), cause };
-                let text = std::fs::read_to_string(&path).map_err(failed)?;
-                let name = path.to_string_lossy();
-                files.push(parse_rule_file(&name, &text, &rule_promql_options()));
+                files.push(read_rule_file(&path, &path.to_string_lossy())?);
             }
         }
         let (slos, slo_problems) = load_slos(settings)?;

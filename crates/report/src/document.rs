@@ -20,6 +20,8 @@ pub mod result;
 pub mod selection;
 mod wide_bounds;
 
+use std::borrow::Cow;
+
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hist::codec::frame;
 use hist::codec::header::SeriesMeta;
@@ -46,17 +48,21 @@ pub fn encoded_distribution(mixture: &Mixture, cells: CellEncoding) -> Vec<(&'st
     if cells == CellEncoding::Frames {
         fields.pop();
         let frame = |part: &Histogram| {
-            // A frame has no scaled scheme: the buckets of a value in another unit are explicit.
-            let is_scaled = matches!(part.scheme(), Scheme::Scaled(_));
-            let flat = || Mixture::from(part.clone()).flatten().ok().map(|flat| flat.histogram);
-            let explicit = is_scaled.then(|| part.to_explicit().or_else(flat)).flatten();
             let mut bytes = Vec::new();
-            frame::encode(explicit.as_ref().unwrap_or(part), SeriesMeta::default(), &mut bytes);
+            frame::encode(&encodable(part), SeriesMeta::default(), &mut bytes);
             Text(BASE64_STANDARD.encode(&bytes))
         };
         fields.push(("frames", Json::List(mixture.parts().iter().map(frame).collect())));
     }
     fields
+}
+
+/// A histogram with a scheme that a frame has: the buckets of a value in another unit are explicit.
+pub(crate) fn encodable(part: &Histogram) -> Cow<'_, Histogram> {
+    let is_scaled = matches!(part.scheme(), Scheme::Scaled(_));
+    let flat = || Mixture::from(part.clone()).flatten().ok().map(|flat| flat.histogram);
+    let explicit = is_scaled.then(|| part.to_explicit().or_else(flat)).flatten();
+    explicit.map_or(Cow::Borrowed(part), Cow::Owned)
 }
 
 use render::json::Json::{self, Integer, Null, Object, Text};

@@ -11,13 +11,13 @@ use decode::{Quantity, Unit};
 use hist::{Bracket, Mixture};
 use model::{Selector, SeriesKind};
 use query::promql::{self, ExprKind};
-use query::{LabelSet, NAME, SeriesHandle, Source};
+use query::{LabelSet, SeriesHandle, Source};
 use store::TimeGrid;
 
-use crate::affected_users::{count_above, count_users, users_of};
+use crate::affected_users::{USERS_MAX, UserSeries, count_above, with_rows};
 use crate::alert_table::Alert;
 use crate::evaluator::RuleQueryError;
-use crate::own::OwnCondition;
+use crate::own::{OwnCondition, is_exported_label, stream_labels};
 use crate::replay::NamedThreshold;
 use crate::rule_file::Rule;
 
@@ -66,11 +66,7 @@ struct AffectedStream {
 
 impl AffectedStream {
     fn contains(&self, series: &LabelSet) -> bool {
-        let found = match &self.by {
-            None => series.filter(|name| name != NAME),
-            Some(by) => series.filter(|name| by.iter().any(|wanted| wanted == name)),
-        };
-        found == self.labels
+        stream_labels(series, self.by.as_deref()) == self.labels
     }
 }
 
@@ -138,8 +134,10 @@ impl AffectedSeries {
         labels: &LabelSet,
         (start_ns, end_ns): (i64, Option<i64>),
     ) -> Option<AffectedSeries> {
+        // The labels of the series may have other names: those of the stream are compared.
+        let of_series = labels.filter(|name| !is_exported_label(name));
         Some(AffectedSeries {
-            selector: with_labels(own.selector()?.clone(), labels),
+            selector: with_labels(own.selector()?.clone(), &of_series),
             stream: Some(AffectedStream { by: own.by.clone(), labels: labels.clone() }),
             limit: limit.cloned(),
             start_ns,
@@ -204,9 +202,10 @@ impl AffectedSeries {
         };
         let all: Vec<&SeriesHandle> = handles.iter().collect();
         let Some(requests) = above(&all)? else { return Ok(AffectedCounts::default()) };
-        let users = users_of(&handles, user_label).ok().flatten();
+        let active = with_rows(source, handles, &(self.start_ns..end_ns));
+        let users = UserSeries::of(&active, user_label);
         // Of users that cannot be read the requests are known nevertheless.
-        let users = users.and_then(|users| count_users(users, &above).ok().flatten());
+        let users = users.and_then(|users| users.count(USERS_MAX, &above).ok());
         Ok(AffectedCounts { requests: known(requests), users: users.and_then(known) })
     }
 

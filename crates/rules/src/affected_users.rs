@@ -1,17 +1,27 @@
 //! Numbers of values above a limit, and of the users who have one.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use hist::{Bracket, LimitInclusion, Mixture};
-use query::SeriesHandle;
+use query::{SeriesHandle, Source};
 
 use crate::evaluator::RuleQueryError;
 
 /// Labels that tell sessions or users apart. `user` is not one of them: it is often an account of a
 /// database, which many people share.
 const USER_LABELS: [&str; 4] = ["session", "session_id", "sessionId", "user_id"];
-/// Maximum number of users that are counted; each one is a read.
-const USERS_MAX: usize = 10_000;
+/// Maximum number of users with values that are counted.
+pub(crate) const USERS_MAX: usize = 10_000;
+/// Maximum number of users of a rule whose values are read, with those whose sessions are over as
+/// far as that is not known: each one is a read.
+pub(crate) const USER_READS_MAX: usize = 100_000;
+
+/// Series of the users of a stream.
+pub(crate) struct UserSeries<'a> {
+    label: &'a str,
+    users: BTreeMap<&'a str, Vec<&'a SeriesHandle>>,
+}
 
 /// Number of values above a limit; `None` without values.
 pub(crate) fn count_above(values: &Mixture, limit: f64) -> Option<Bracket> {
@@ -27,46 +37,69 @@ pub(crate) fn count_above(values: &Mixture, limit: f64) -> Option<Bracket> {
     })
 }
 
-/// Number of users with a value above a limit; `None` without users.
-pub(crate) fn count_users(
-    users: BTreeMap<&str, Vec<&SeriesHandle>>,
-    above: &impl Fn(&[&SeriesHandle]) -> Result<Option<Bracket>, RuleQueryError>,
-) -> Result<Option<Bracket>, RuleQueryError> {
-    let mut count = None;
-    for series in users.into_values() {
-        let found = above(&series)?.unwrap_or(Bracket::exact(0.0));
-        let affected = found.map(|count| f64::from(u8::from(count >= 1.0)));
-        let sum: &mut Bracket = count.get_or_insert(Bracket::exact(0.0));
-        sum.lower += affected.lower;
-        sum.estimate += affected.estimate;
-        sum.upper += affected.upper;
+/// Series that may have rows in a range. A session that is over has none, and there may be very many
+/// of them: each one that is left out is a read less.
+pub(crate) fn with_rows(
+    source: &dyn Source,
+    mut handles: Vec<SeriesHandle>,
+    range: &Range<i64>,
+) -> Vec<SeriesHandle> {
+    if let Some(windows) = source.windows(range.clone()) {
+        handles.retain(|handle| {
+            windows.rows(&[handle]).is_none_or(|rows| rows.newest_end().is_some())
+        });
     }
-    Ok(count)
+    handles
 }
 
-/// Series by user; `None` if no label tells users apart. The error is that there are too many.
-pub(crate) fn users_of<'a>(
-    handles: &'a [SeriesHandle],
-    user_label: Option<&str>,
-) -> Result<Option<BTreeMap<&'a str, Vec<&'a SeriesHandle>>>, RuleQueryError> {
-    let has = |label: &str| handles.iter().any(|handle| !handle.labels.get(label).is_empty());
-    let label = match user_label {
-        Some(label) => Some(label).filter(|label| has(label)),
-        None => USER_LABELS.into_iter().find(|label| has(label)),
-    };
-    let Some(label) = label else { return Ok(None) };
-    let mut users: BTreeMap<&str, Vec<&SeriesHandle>> = BTreeMap::new();
-    for handle in handles {
-        let user = handle.labels.get(label);
-        if !user.is_empty() {
-            users.entry(user).or_default().push(handle);
+impl<'a> UserSeries<'a> {
+    /// Series by user; `None` if no label tells users apart.
+    pub(crate) fn of(
+        handles: &'a [SeriesHandle],
+        user_label: Option<&'a str>,
+    ) -> Option<UserSeries<'a>> {
+        let has = |label: &str| handles.iter().any(|handle| !handle.labels.get(label).is_empty());
+        let label = match user_label {
+            Some(label) => Some(label).filter(|label| has(label)),
+            None => USER_LABELS.into_iter().find(|label| has(label)),
+        }?;
+        let mut users: BTreeMap<&str, Vec<&SeriesHandle>> = BTreeMap::new();
+        for handle in handles {
+            let user = handle.labels.get(label);
+            if !user.is_empty() {
+                users.entry(user).or_default().push(handle);
+            }
         }
+        Some(UserSeries { label, users })
     }
-    match users.len() <= USERS_MAX {
-        true => Ok(Some(users)),
-        false => Err(RuleQueryError(format!(
-            "{} values of label {label:?} exceed limit {USERS_MAX}; select fewer series",
-            users.len()
-        ))),
+
+    /// Number of users with a value above a limit; `above` has the number of such values, `None`
+    /// without values. The error is that there are too many users, or too many with values.
+    pub(crate) fn count(
+        self,
+        reads_max: usize,
+        above: &impl Fn(&[&SeriesHandle]) -> Result<Option<Bracket>, RuleQueryError>,
+    ) -> Result<Bracket, RuleQueryError> {
+        let exceeded = |limit: usize| {
+            let cause = format!("limit of {limit} users (label {:?}) exceeded", self.label);
+            Err(RuleQueryError(cause + "; select fewer series"))
+        };
+        if self.users.len() > reads_max {
+            return exceeded(reads_max);
+        }
+        let mut count = Bracket::exact(0.0);
+        let mut active: usize = 0;
+        for series in self.users.into_values() {
+            let Some(found) = above(&series)? else { continue };
+            active += 1;
+            if active > USERS_MAX {
+                return exceeded(USERS_MAX);
+            }
+            let affected = found.map(|count| f64::from(u8::from(count >= 1.0)));
+            count.lower += affected.lower;
+            count.estimate += affected.estimate;
+            count.upper += affected.upper;
+        }
+        Ok(count)
     }
 }

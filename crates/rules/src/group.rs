@@ -20,7 +20,7 @@ use crate::alert_templates::{AlertTemplates, CycleQuery, ElementTemplates};
 use crate::evaluator::{OverlayEvaluator, RuleSample};
 use crate::other_rules::{OtherRuleStates, RuleNames};
 use crate::overlay::SampleOverlay;
-use crate::own::{FindingCache, OwnCondition, SharedWindows, StreamClocks};
+use crate::own::{EvaluationClock, FindingCache, OwnCondition, SharedWindows, StreamClocks};
 use crate::rule_file::{AlertSettings, LabelMap, MissingData, Rule, RuleGroup, RuleKind};
 
 /// Values for groups that do not set them.
@@ -139,6 +139,7 @@ pub struct EvaluatedGroup {
     last_evaluation_ns: Option<i64>,
     /// Last evaluation before a restart, or on arrival since then.
     restored_evaluation_ns: Option<i64>,
+    clock: EvaluationClock,
     missed_iterations: u64,
 }
 
@@ -163,6 +164,7 @@ impl EvaluatedGroup {
             stale_series: BTreeSet::new(),
             last_evaluation_ns: None,
             restored_evaluation_ns: None,
+            clock: EvaluationClock::default(),
             missed_iterations: 0,
         }
     }
@@ -289,8 +291,10 @@ impl EvaluatedGroup {
         missed_iterations: u64,
         is_selected: &dyn Fn(usize) -> bool,
     ) -> IterationResult {
+        self.clock.observe(time_ns, self.interval_ns);
         let mut iteration = GroupIteration {
             inputs,
+            clock: self.clock,
             limit: self.group.limit,
             interval_ns: self.interval_ns,
             time_ns,
@@ -336,6 +340,7 @@ struct GroupIteration<'a> {
     /// Evaluation time of expressions, and timestamp of samples.
     written_at_ns: i64,
     overlay: SampleOverlay,
+    clock: EvaluationClock,
     /// Windows that several own rules read.
     shared: SharedWindows,
     result: IterationResult,

@@ -74,7 +74,7 @@ pub use replay::{
 };
 pub use rule_file::{
     AlertSettings, FilePosition, LabelMap, MissingData, ProblemSeverity, Rule, RuleFile, RuleGroup,
-    RuleKind, RuleProblem, parse_rule_file,
+    RuleKind, RuleProblem, parse_rule_file, parse_rule_file_with,
 };
 pub use rule_snapshot::{
     GroupSnapshot, SNAPSHOT_VERSION, SnapshotError, decode_snapshots, encode_snapshots,

@@ -6,6 +6,7 @@
 //! without data, or whose values cannot be read, resolves nothing.
 
 mod absence;
+mod clock_step;
 mod criterion;
 mod evaluation;
 mod finding_cache;
@@ -14,7 +15,9 @@ mod formula;
 mod rule_absence;
 mod rule_order;
 mod rule_table;
+mod saved_baseline;
 mod shape_change;
+mod shape_key;
 mod shared_windows;
 mod stream_reader;
 mod toml_file;
@@ -22,9 +25,12 @@ mod users_above;
 mod users_key;
 
 pub(crate) use absence::StreamClocks;
+pub(crate) use clock_step::{ClockStepBack, EvaluationClock};
 pub(crate) use evaluation::{OperandState, OwnInputs, StreamElement, StreamFindings, evaluate_own};
 pub(crate) use finding_cache::FindingCache;
-pub(crate) use rule_absence::{RuleAbsence, absence_series, is_absence_series};
+pub(crate) use rule_absence::{
+    RuleAbsence, absence_series, is_absence_series, is_exported_label, stream_labels,
+};
 pub(crate) use shared_windows::SharedWindows;
 pub(crate) use toml_file::parse_toml_rule_file;
 

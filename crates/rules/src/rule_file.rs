@@ -176,11 +176,26 @@ impl Rule {
     }
 }
 
+/// Reads a file that a rule names, such as the baseline of a change of shape. The error is the
+/// cause.
+pub(crate) type ReadFile<'a> = &'a dyn Fn(&str) -> Result<Vec<u8>, String>;
+
 /// Parses and checks a rule file: one of topdeck if its name ends with `.toml`, otherwise one of
-/// Prometheus.
+/// Prometheus. A rule that names another file is a problem.
 pub fn parse_rule_file(file: &str, text: &str, options: &promql::Options) -> RuleFile {
+    let unread = |_: &str| Err("other files are read only for the rules of a server".to_owned());
+    parse_rule_file_with(file, text, options, &unread)
+}
+
+/// The same with the files that its rules name.
+pub fn parse_rule_file_with(
+    file: &str,
+    text: &str,
+    options: &promql::Options,
+    read: ReadFile<'_>,
+) -> RuleFile {
     if file.ends_with(".toml") {
-        return parse_toml_rule_file(file, text, options);
+        return parse_toml_rule_file(file, text, options, read);
     }
     let mut parser = RuleFileParser { options, problems: ProblemList::new(file) };
     let groups = parser.parse(text);

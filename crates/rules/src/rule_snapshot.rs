@@ -1,8 +1,9 @@
 //! Stored state of rule groups: text, one fact per line, for a file that is replaced atomically.
 //!
 //! ```text
-//! topdeck alert states 4
+//! topdeck alert states 5
 //! group FILE NAME EVALUATED MISSED
+//! clock_step FROM UNTIL REACHED     of the preceding group
 //! rule NAME TRANSITIONS             of the preceding group
 //! rows_after TIME                   of the preceding rule
 //! alert STATE VALUE ACTIVE FIRED RESOLVED SENT VALID KEEP UNKNOWN TRANSITION
@@ -32,14 +33,15 @@ use query::LabelSet;
 use crate::alert_acknowledgement::AlertAcknowledgements;
 use crate::alert_table::{Alert, AlertState, AlertTable, CriterionHit};
 use crate::flap_counter::FlapCounter;
+use crate::own::ClockStepBack;
 use crate::rule_file::LabelMap;
 
 const TITLE: &str = "topdeck alert states ";
 /// Format version that is written.
-pub const SNAPSHOT_VERSION: u32 = 4;
+pub const SNAPSHOT_VERSION: u32 = 5;
 /// Oldest version that is read: it has no line `criterion`. Up to version 2, there are no lines
-/// `rows_after` and `began`, and up to version 3 no lines `unknown_reported`,
-/// `mirrored` and `acknowledged_severity`.
+/// `rows_after` and `began`, up to version 3 no lines `unknown_reported`, `mirrored` and
+/// `acknowledged_severity`, and up to version 4 no line `clock_step`.
 const OLDEST_VERSION: u32 = 1;
 
 /// State of a group.
@@ -53,6 +55,7 @@ pub struct GroupSnapshot {
     pub last_evaluation_ns: Option<i64>,
     /// Iterations that were due and did not take place.
     pub missed_iterations: u64,
+    pub(crate) step_back: Option<ClockStepBack>,
     pub(crate) rules: Vec<RuleSnapshot>,
 }
 
@@ -127,6 +130,9 @@ fn write_group(text: &mut String, group: &GroupSnapshot) {
         optional(group.last_evaluation_ns),
         group.missed_iterations
     );
+    if let Some(ClockStepBack { from_ns, until_ns, reached_ns }) = group.step_back {
+        _ = writeln!(text, "clock_step {from_ns} {until_ns} {reached_ns}");
+    }
     for rule in &group.rules {
         _ = writeln!(text, "rule {} {}", escape_word(&rule.name), rule.table.transitions);
         write_labels(text, "label", rule.labels.iter());
@@ -263,6 +269,16 @@ impl SnapshotReader {
                 alert.acknowledged_severity = Some(parse_number(rest)?);
                 Some(())
             }
+            "clock_step" => {
+                let group = self.groups.last_mut().filter(|group| group.rules.is_empty())?;
+                let [from, until, reached] = split_words(rest)?;
+                group.step_back = Some(ClockStepBack {
+                    from_ns: parse_number(from)?,
+                    until_ns: parse_number(until)?,
+                    reached_ns: parse_number(reached)?,
+                });
+                Some(())
+            }
             "rows_after" => {
                 let SnapshotItem::Rule = &self.item else { return None };
                 let rule = self.groups.last_mut()?.rules.last_mut()?;
@@ -296,6 +312,7 @@ impl SnapshotReader {
                     name: unescape_word(name)?,
                     last_evaluation_ns: parse_optional(evaluated)?,
                     missed_iterations: parse_number(missed)?,
+                    step_back: None,
                     rules: Vec::new(),
                 });
             }

@@ -71,6 +71,10 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with_all = ["json", "plot"])]
     csv: bool,
 
+    /// Print distributions as sample JSON Lines: a baseline of own rules, or a file for topdeck hist
+    #[arg(long, conflicts_with_all = ["json", "plot", "csv"])]
+    frames: bool,
+
     /// Lookback delta: maximum age of the latest sample
     #[arg(long, value_name = "DURATION", value_parser = time::parse_duration, default_value = "5m")]
     lookback: i64,
@@ -105,6 +109,7 @@ Examples:
   topdeck query s 'sum by (host) (histogram_count_above(100e6, exact_increase(latency[1h])))' --json
   topdeck query s 'sum(exact_increase(latency[15m]))' --from 2026-11-09 --to 2026-11-10 --plot
   topdeck query s 'sum by (host) (exact_increase(requests_total[1h]))' --from -1d --csv > hours.csv
+  topdeck query s 'sum by (zone) (exact_increase(latency[5m]))' --from -1d --frames > day.frames
   topdeck query s --caql 'find:histogram(\"latency\") | histogram:merge() | histogram:count_above(100000000) | integrate()' --from -1d
 
   topdeck query 'sum(exact_increase(latency[5m]))' --from -1h       asks the local server
@@ -152,6 +157,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let document = || document::result::to_json(&answer, &maxima, CellEncoding::Objects);
     let output = match (options.json, options.plot) {
         _ if options.csv => report::document_csv(CsvTable::Query, &document()),
+        _ if options.frames => report::frames_text(&answer, options.step_window())?,
         (true, _) => format!("{}\n", document()),
         (_, true) => {
             let subject = (text, options.step_window());

@@ -59,6 +59,7 @@ impl GroupIteration<'_> {
             time_ns: self.written_at_ns,
             interval_ns: self.interval_ns,
             watched_from_ns,
+            is_mixed: self.clock.is_mixed(self.written_at_ns, own.window_ns),
             watched: &watched,
             operands: &states.operands,
             shared: &self.shared,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{EvaluatedGroup, EvaluatedRule};
-use crate::own::OwnCondition;
+use crate::own::{EvaluationClock, OwnCondition};
 use crate::rule_file::LabelMap;
 use crate::rule_snapshot::{GroupSnapshot, RuleSnapshot};
 
@@ -22,6 +22,7 @@ impl EvaluatedGroup {
             name: self.group.name.clone(),
             last_evaluation_ns: self.last_evaluation_ns.or(self.restored_evaluation_ns),
             missed_iterations: self.missed_iterations,
+            step_back: self.clock.step_back(),
             rules: self.rules.iter().map(rule).collect(),
         }
     }
@@ -33,6 +34,7 @@ impl EvaluatedGroup {
             rule.table.stopped_at_ns = snapshot.last_evaluation_ns;
         }
         self.restored_evaluation_ns = snapshot.last_evaluation_ns;
+        self.clock = EvaluationClock::new(snapshot.last_evaluation_ns, snapshot.step_back);
         self.missed_iterations = snapshot.missed_iterations;
         self.adopt(snapshot.rules);
     }
@@ -43,6 +45,7 @@ impl EvaluatedGroup {
         self.missed_iterations = snapshot.missed_iterations;
         self.last_evaluation_ns = before.last_evaluation_ns;
         self.restored_evaluation_ns = before.restored_evaluation_ns;
+        self.clock = before.clock;
         self.stale_series = before.stale_series.clone();
         self.adopt(snapshot.rules);
         let known: HashMap<&str, &EvaluatedRule> =

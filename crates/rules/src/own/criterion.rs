@@ -4,12 +4,15 @@
 //! *above 250 ms* holds if the lower bound is above 250 ms. A value whose bracket contains the
 //! threshold therefore meets neither *above* nor *below*.
 
+use std::sync::Arc;
+
 use decode::{Quantity, Unit};
 use hist::{Bracket, LimitInclusion, Mixture};
 use regex::Regex;
 use store::NumberAggregate;
 
 use super::forecast::ForecastCriterion;
+use super::saved_baseline::SavedBaseline;
 use super::stream_reader::{StreamWindow, WindowValue};
 use super::users_above::UsersCriterion;
 
@@ -56,6 +59,7 @@ impl Criterion {
         match self.measure {
             Measure::Number(..)
             | Measure::UsersAbove(_)
+            | Measure::SavedShape { .. }
             | Measure::TextMatch(_)
             | Measure::TextChange => true,
             Measure::Absence(_)
@@ -84,6 +88,12 @@ pub(crate) enum Measure {
     ShapeChange {
         baseline_ns: i64,
         /// Smallest share of requests that moved which is of interest.
+        min_shift: f64,
+    },
+    /// The shape differs from that of saved distributions.
+    SavedShape {
+        baseline: Arc<SavedBaseline>,
+        /// As of a change of shape.
         min_shift: f64,
     },
     /// The newest row of a gauge of the age of the oldest operation in flight has at least this

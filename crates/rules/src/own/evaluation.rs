@@ -16,7 +16,7 @@ use super::finding_cache::{CachedFinding, FindingCache, StreamFinding, WindowHit
 use super::forecast::compare_forecast;
 use super::formula::Formula;
 use super::rule_absence::{AbsentStreams, absence_series};
-use super::shape_change::compare_shapes;
+use super::shape_change::{ShapeBaseline, has_shape};
 use super::shared_windows::{SelectorWindows, SharedWindows};
 use super::stream_reader::{
     ReadWindow, SelectedStream, StreamWindow, WindowValue, query_error, query_streams,
@@ -41,6 +41,9 @@ pub(crate) struct OwnInputs<'a> {
     /// Streams that are silent since an earlier time are not watched: at a restart, streams that
     /// were silent before are no news.
     pub(crate) watched_from_ns: i64,
+    /// Whether the window has rows of before the wall clock was set back besides others, so that
+    /// what is measured of it says nothing.
+    pub(crate) is_mixed: bool,
     /// Series of active alerts: of others, only those that fire need to be known as retired.
     pub(crate) watched: &'a BTreeSet<LabelSet>,
     /// States of the rules of a formula, by name.
@@ -162,7 +165,8 @@ impl OwnEvaluation<'_> {
             shared: self.inputs.shared.of_rule(self.inputs.expression, self.condition),
         };
         // What others read than the rows of the window may change without them.
-        let is_cached = self.condition.criteria.iter().all(Criterion::reads_window_only);
+        let is_cached = !self.inputs.is_mixed
+            && self.condition.criteria.iter().all(Criterion::reads_window_only);
         let mut cached_now = FindingCache::default();
         for (at, stream) in streams.iter().enumerate() {
             let is_watched = self.inputs.watched.contains(&stream.labels);
@@ -372,7 +376,7 @@ impl OwnEvaluation<'_> {
             let silence = clock.and_then(|clock| clock.silence(after_ns, self.inputs.time_ns));
             return Ok(absence_outcome(silence));
         }
-        if window.value.count() < self.condition.min_count {
+        if self.inputs.is_mixed || window.value.count() < self.condition.min_count {
             return Ok(CriterionOutcome::Unknown);
         }
         let (time_ns, window_ns) = (self.inputs.time_ns, self.condition.window_ns);
@@ -398,10 +402,22 @@ impl OwnEvaluation<'_> {
                 let Some(stream) = stream else {
                     return Err("cannot compare shapes: the rule has no selector".into());
                 };
+                if !has_shape(mixture) {
+                    return Ok(CriterionOutcome::Unknown);
+                }
                 let before_ns = time_ns.saturating_sub(*baseline_ns);
-                let baseline =
+                let windows =
                     stream.baseline(self.source, before_ns, window_ns).map_err(|error| error.0)?;
-                compare_shapes(mixture, &baseline, *min_shift)
+                let baseline = ShapeBaseline::new(&windows)?;
+                Ok(baseline.map_or(CriterionOutcome::Unknown, |baseline| {
+                    baseline.compare(mixture, *min_shift)
+                }))
+            }
+            Measure::SavedShape { baseline, min_shift } => {
+                let WindowValue::Distribution(mixture) = &window.value else {
+                    return Err("cannot compare shapes: the stream has no distributions".into());
+                };
+                baseline.compare((&window.labels, &window.unit), mixture, *min_shift)
             }
             Measure::OldestInFlight(least) => {
                 let (WindowValue::Gauge(_), Some(stream)) = (&window.value, stream) else {

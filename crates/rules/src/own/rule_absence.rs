@@ -7,13 +7,17 @@
 use std::sync::LazyLock;
 
 use decode::{DURATION_EXPECTED, parse_duration};
-use query::LabelSet;
+use query::{LabelSet, NAME};
 use serde::Deserialize;
 
 use super::absence::ABSENT_AFTER_UNKNOWN_NS;
 
 /// Label of the alert, with the value `true`.
-const ABSENCE_LABEL: &str = "absence";
+pub(super) const ABSENCE_LABEL: &str = "absence";
+/// Label that streams have in place of [`ABSENCE_LABEL`], if their series have this one: a stream
+/// with the labels of the alert could not be told apart from it. Prometheus has the same prefix for
+/// labels of targets.
+const EXPORTED_LABEL: &str = "exported_absence";
 
 static ABSENCE_SERIES: LazyLock<LabelSet> =
     LazyLock::new(|| LabelSet::new([(ABSENCE_LABEL, "true")]));
@@ -26,6 +30,27 @@ pub(crate) fn absence_series() -> LabelSet {
 /// Whether these are the labels of the alert of absent streams.
 pub(crate) fn is_absence_series(series: &LabelSet) -> bool {
     series.len() == 1 && *series == *ABSENCE_SERIES
+}
+
+/// Labels of the stream of a series: without the metric name, or those of `by`.
+pub(crate) fn stream_labels(series: &LabelSet, by: Option<&[String]>) -> LabelSet {
+    let labels = match by {
+        None => series.filter(|name| name != NAME),
+        Some(by) => series.filter(|name| by.iter().any(|wanted| wanted == name)),
+    };
+    if labels.get(ABSENCE_LABEL).is_empty() {
+        return labels;
+    }
+    let mut exported = EXPORTED_LABEL.to_owned();
+    while !labels.get(&exported).is_empty() {
+        exported.insert_str(0, "exported_");
+    }
+    labels.with(&exported, labels.get(ABSENCE_LABEL)).with(ABSENCE_LABEL, "")
+}
+
+/// Whether a label of a stream may have another name in its series.
+pub(crate) fn is_exported_label(name: &str) -> bool {
+    name.ends_with(EXPORTED_LABEL)
 }
 
 /// Absence of streams of a rule, after its check.

@@ -15,10 +15,11 @@ use super::criterion::{
 use super::forecast::{FORECAST_WINDOW_MIN_NS, ForecastCriterion};
 use super::formula::Formula;
 use super::rule_absence::{AbsenceKey, RuleAbsence};
+use super::shape_key::{BaselineKey, shape_measure};
 use super::users_key::users_measure;
 use super::{OwnCondition, RuleSource};
 use crate::memory_series::MemorySeries;
-use crate::rule_file::{AlertSettings, LabelMap, MissingData};
+use crate::rule_file::{AlertSettings, LabelMap, MissingData, ReadFile};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// Window of a rule that sets none.
@@ -72,7 +73,7 @@ struct CriterionTable {
     text_changes: Option<Spanned<bool>>,
     absent: Option<Spanned<bool>>,
     after: Option<Spanned<String>>,
-    shape_of: Option<Spanned<String>>,
+    shape_of: Option<Spanned<BaselineKey>>,
     min_shift: Option<Spanned<Amount>>,
     forecast: Option<Spanned<ForecastTable>>,
     oldest_in_flight: Option<Spanned<Amount>>,
@@ -136,7 +137,7 @@ pub(super) fn problem<T, V>(at: &Spanned<V>, message: impl Into<String>) -> Tabl
     Err(TableProblem { byte: at.span().start, message: message.into() })
 }
 
-fn duration(written: &Spanned<String>) -> TableResult<i64> {
+pub(super) fn duration(written: &Spanned<String>) -> TableResult<i64> {
     let text = written.get_ref();
     match parse_duration(text) {
         Some(ns) => Ok(ns),
@@ -175,6 +176,14 @@ fn severity(written: &Spanned<u8>) -> TableResult<u8> {
     }
 }
 
+/// What the check of a rule needs besides its table.
+pub(super) struct RuleContext<'a> {
+    pub(super) options: &'a promql::Options,
+    /// Key of the file.
+    pub(super) absence: AbsenceKey,
+    pub(super) read: ReadFile<'a>,
+}
+
 /// A rule after its check.
 pub(super) struct CheckedRule {
     pub(super) expression: String,
@@ -182,23 +191,19 @@ pub(super) struct CheckedRule {
 }
 
 impl RuleTable {
-    /// Checks the rule. `absence` is the key of the file.
-    pub(super) fn check(
-        &self,
-        options: &promql::Options,
-        absence: &AbsenceKey,
-    ) -> TableResult<CheckedRule> {
+    /// Checks the rule.
+    pub(super) fn check(&self, context: &RuleContext<'_>) -> TableResult<CheckedRule> {
         if self.name.get_ref().is_empty() {
             return problem(&self.name, "the name of a rule is empty");
         }
         let window_ns = self.window()?;
-        let (expression, source) = self.source(options)?;
+        let (expression, source) = self.source(context.options)?;
         let is_formula = matches!(source, RuleSource::Formula(_));
         let criteria = match is_formula {
             true => vec![self.formula_criterion(&expression)?],
-            false => self.criteria(&expression, window_ns, &source)?,
+            false => self.criteria((&expression, &source), window_ns, context.read)?,
         };
-        let absence = self.absence(absence, &expression, &source, &criteria)?;
+        let absence = self.absence(&context.absence, &expression, &source, &criteria)?;
         let own = OwnCondition {
             absence,
             source,
@@ -280,9 +285,9 @@ impl RuleTable {
 
     fn criteria(
         &self,
-        expression: &str,
+        (expression, source): (&str, &RuleSource),
         window_ns: i64,
-        source: &RuleSource,
+        read: ReadFile<'_>,
     ) -> TableResult<Vec<Criterion>> {
         if let Some(severity) = &self.severity {
             return problem(severity, "severity is a key of [[rule.criteria]], or of a formula");
@@ -298,7 +303,7 @@ impl RuleTable {
         let selector_window = matches!(source, RuleSource::Selector(_)).then_some(window_ns);
         self.criteria
             .iter()
-            .map(|criterion| criterion_of(criterion, selector_window, &text))
+            .map(|criterion| criterion_of(criterion, (selector_window, read), &text))
             .collect()
     }
 
@@ -364,12 +369,12 @@ fn render_duration(ns: i64) -> String {
 
 fn criterion_of(
     written: &Spanned<CriterionTable>,
-    selector_window: Option<i64>,
+    (selector_window, read): (Option<i64>, ReadFile<'_>),
     text: &dyn Fn(String) -> String,
 ) -> TableResult<Criterion> {
     let table = written.get_ref();
     let severity = severity(&table.severity)?;
-    let (measure, words) = table.measure(written, selector_window)?;
+    let (measure, words) = table.measure(written, selector_window, read)?;
     Ok(Criterion { severity, measure, text: text(words) })
 }
 
@@ -413,9 +418,10 @@ impl CriterionTable {
         &self,
         at: &Spanned<CriterionTable>,
         selector_window: Option<i64>,
+        read: ReadFile<'_>,
     ) -> TableResult<(Measure, String)> {
         let comparison = self.comparison(at)?;
-        let special = self.special_measure(selector_window.is_some())?;
+        let special = self.special_measure(selector_window.is_some(), read)?;
         let numbers = self.number_measures()?;
         let count = usize::from(special.is_some()) + numbers.len();
         let others = [self.forecast.is_some(), self.users_above.is_some()];
@@ -506,7 +512,11 @@ impl CriterionTable {
         Ok(found)
     }
 
-    fn special_measure(&self, is_selector: bool) -> TableResult<Option<(Measure, String)>> {
+    fn special_measure(
+        &self,
+        is_selector: bool,
+        read: ReadFile<'_>,
+    ) -> TableResult<Option<(Measure, String)>> {
         let mut found = Vec::new();
         if let Some(written) = &self.text {
             let parsed = Regex::new(written.get_ref())
@@ -534,10 +544,7 @@ impl CriterionTable {
             return problem(after, "after belongs to absent = true");
         }
         if let Some(written) = &self.shape_of {
-            let baseline_ns = duration(written)?;
-            let min_shift = self.min_shift()?;
-            let words = format!("shape differs from that {} before", written.get_ref());
-            let measure = Measure::ShapeChange { baseline_ns, min_shift };
+            let (measure, words) = shape_measure(written, self.min_shift()?, read)?;
             found.push((measure, words, written.span()));
         } else if let Some(min_shift) = &self.min_shift {
             return problem(min_shift, "min_shift belongs to shape_of");

@@ -1,5 +1,5 @@
 //! Change of shape: the distribution of a window differs from those around the same time before,
-//! even if its quantiles stand still.
+//! even if its quantiles stand still; or from those that somebody saved.
 //!
 //! Two distances are used: Kolmogorov–Smirnov (the share of requests that moved, so a second mode)
 //! and Wasserstein (by how far they moved, so a tail). Both are taken of the estimates.
@@ -19,69 +19,87 @@ use super::criterion::{CriterionOutcome, MeasuredValue};
 /// Windows of the baseline, half of them before and half after the same time.
 pub(super) const BASELINE_WINDOWS: u64 = 24;
 /// Windows with values below which nothing is known.
-const BASELINE_WINDOWS_MIN: usize = 12;
+pub(super) const BASELINE_WINDOWS_MIN: usize = 12;
 /// Values of a window below which its shape is not known.
-const WINDOW_COUNT_MIN: u64 = 200;
+pub(super) const WINDOW_COUNT_MIN: u64 = 200;
 /// Standard deviations above the mean distance.
 const DEVIATIONS: f64 = 6.0;
 /// Factor above the greatest distance of the baseline.
 const GREATEST_FACTOR: f64 = 1.1;
 
-/// Compares a window with those of the baseline. The value is the Kolmogorov–Smirnov distance: the
-/// share of requests that moved.
-pub(super) fn compare_shapes(
-    window: &Mixture,
-    baseline: &[Mixture],
-    min_shift: f64,
-) -> Result<CriterionOutcome, String> {
-    let usable: Vec<&Mixture> =
-        baseline.iter().filter(|mixture| mixture.count() >= WINDOW_COUNT_MIN).collect();
-    if window.count() < WINDOW_COUNT_MIN || usable.len() < BASELINE_WINDOWS_MIN {
-        return Ok(CriterionOutcome::Unknown);
-    }
-    let mut pooled = Mixture::default();
-    for part in usable.iter().flat_map(|mixture| mixture.parts()) {
-        pooled.add(part).map_err(|error| format!("cannot merge the baseline: {error}"))?;
-    }
-    let Some(shift) = window.kolmogorov_smirnov(&pooled) else {
-        return Ok(CriterionOutcome::Unknown);
-    };
-    let baseline = BaselineDistances { windows: &usable, pooled: &pooled };
-    let shift_limit = baseline.limit(window, Mixture::kolmogorov_smirnov).max(min_shift);
-    let distance_holds = || {
-        let distance = window.wasserstein(&pooled)?.estimate;
-        let least = min_shift * pooled.mean()?.estimate.abs();
-        Some(distance > baseline.limit(window, Mixture::wasserstein).max(least))
-    };
-    let unit = String::new();
-    let measured = MeasuredValue { value: shift, threshold: Some(shift_limit), unit };
-    match shift.estimate > shift_limit || distance_holds().unwrap_or(false) {
-        true => Ok(CriterionOutcome::Holds(measured)),
-        false => Ok(CriterionOutcome::Clear),
-    }
+/// Windows of a baseline: all of them together, and how far each is from them.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ShapeBaseline {
+    pooled: Mixture,
+    windows: Vec<BaselineWindow>,
 }
 
-type Distance = fn(&Mixture, &Mixture) -> Option<Bracket>;
-
-/// Windows of the baseline, and all of them together.
-struct BaselineDistances<'a> {
-    windows: &'a [&'a Mixture],
-    pooled: &'a Mixture,
+/// A window of a baseline, and its distances from all of them together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct BaselineWindow {
+    count: f64,
+    /// Kolmogorov–Smirnov.
+    shift: Option<f64>,
+    /// Wasserstein.
+    distance: Option<f64>,
 }
 
-impl BaselineDistances<'_> {
+impl ShapeBaseline {
+    /// Baseline of some windows; `None` if too few of them have values.
+    pub(super) fn new(windows: &[Mixture]) -> Result<Option<ShapeBaseline>, String> {
+        let usable: Vec<&Mixture> = windows.iter().filter(|window| has_shape(window)).collect();
+        if usable.len() < BASELINE_WINDOWS_MIN {
+            return Ok(None);
+        }
+        let mut pooled = Mixture::default();
+        for part in usable.iter().flat_map(|mixture| mixture.parts()) {
+            pooled.add(part).map_err(|error| format!("cannot merge the baseline: {error}"))?;
+        }
+        // A window is part of what it is compared with, which shortens the distance.
+        let count = usable.len() as f64;
+        let factor = count / (count - 1.0);
+        let of = |distance: Option<Bracket>| distance.map(|found| found.estimate * factor);
+        let windows = usable
+            .iter()
+            .map(|window| BaselineWindow {
+                count: window.count() as f64,
+                shift: of(window.kolmogorov_smirnov(&pooled)),
+                distance: of(window.wasserstein(&pooled)),
+            })
+            .collect();
+        Ok(Some(ShapeBaseline { pooled, windows }))
+    }
+
+    /// Compares a window with the baseline. The value is the Kolmogorov–Smirnov distance: the share
+    /// of requests that moved.
+    pub(super) fn compare(&self, window: &Mixture, min_shift: f64) -> CriterionOutcome {
+        let Some(shift) = window.kolmogorov_smirnov(&self.pooled).filter(|_| has_shape(window))
+        else {
+            return CriterionOutcome::Unknown;
+        };
+        let shift_limit = self.limit(window, |of| of.shift).max(min_shift);
+        let distance_holds = || {
+            let distance = window.wasserstein(&self.pooled)?.estimate;
+            let least = min_shift * self.pooled.mean()?.estimate.abs();
+            Some(distance > self.limit(window, |of| of.distance).max(least))
+        };
+        let unit = String::new();
+        let measured = MeasuredValue { value: shift, threshold: Some(shift_limit), unit };
+        match shift.estimate > shift_limit || distance_holds().unwrap_or(false) {
+            true => CriterionOutcome::Holds(measured),
+            false => CriterionOutcome::Clear,
+        }
+    }
+
     /// Distance that a window does not reach by chance.
     ///
     /// If requests are independent, distances shrink with the square root of their number; if they
     /// are correlated, they do not. The greater of both limits is used.
-    fn limit(&self, window: &Mixture, distance: Distance) -> f64 {
-        // A window is part of what it is compared with, which shortens the distance.
-        let count = self.windows.len() as f64;
-        let factor = count / (count - 1.0);
+    fn limit(&self, window: &Mixture, distance: fn(&BaselineWindow) -> Option<f64>) -> f64 {
         let found: Vec<(f64, f64)> = (self.windows.iter())
             .filter_map(|other| {
-                let distance = distance(other, self.pooled)?.estimate * factor;
-                let size = other.count() as f64 / window.count() as f64;
+                let distance = distance(other)?;
+                let size = other.count / window.count() as f64;
                 Some((distance, distance * size.sqrt()))
             })
             .collect();
@@ -89,6 +107,11 @@ impl BaselineDistances<'_> {
         let independent: Vec<f64> = found.iter().map(|(_, distance)| *distance).collect();
         chance_limit(&correlated).max(chance_limit(&independent))
     }
+}
+
+/// Whether a window has enough values for its shape to be known.
+pub(super) fn has_shape(window: &Mixture) -> bool {
+    window.count() >= WINDOW_COUNT_MIN
 }
 
 /// Distance that chance does not reach.

@@ -7,15 +7,16 @@ use std::rc::Rc;
 use hist::{Bracket, Mixture};
 use model::{Selector, SeriesKind};
 use query::{
-    LabelSet, Language, NAME, QueryRequest, ResultData, SeriesHandle, SeriesPoint, Source,
-    StepValue, WindowSource, execute, is_stale,
+    LabelSet, Language, QueryRequest, ResultData, SeriesHandle, SeriesPoint, Source, StepValue,
+    WindowSource, execute, is_stale,
 };
 use store::{NumberAggregate, TimeGrid, WindowRows};
 
 use super::absence::{FIRST_ROW_AGE_MAX_NS, LEARNING_RANGE_NS, ObservedClock};
 use super::forecast::{GaugePoint, interval_ns};
+use super::rule_absence::stream_labels;
 use super::shape_change::BASELINE_WINDOWS;
-use crate::affected_users::{count_above, count_users, users_of};
+use crate::affected_users::{USER_READS_MAX, UserSeries, count_above, with_rows};
 use crate::evaluator::RuleQueryError;
 use crate::overlay::SourceEvaluator;
 
@@ -87,7 +88,7 @@ pub(super) fn select_streams(
             match streams.last_mut().filter(is_last) {
                 Some(stream) => stream.handles.push(handle),
                 None => streams.push(SelectedStream {
-                    labels: handle.labels.filter(|name| name != NAME),
+                    labels: stream_labels(&handle.labels, None),
                     handles: vec![handle],
                 }),
             }
@@ -96,7 +97,7 @@ pub(super) fn select_streams(
     };
     let mut groups: BTreeMap<LabelSet, Vec<SeriesHandle>> = BTreeMap::new();
     for handle in handles {
-        let labels = handle.labels.filter(|name| by.iter().any(|wanted| wanted == name));
+        let labels = stream_labels(&handle.labels, Some(by));
         groups.entry(labels).or_default().push(handle);
     }
     Ok(groups.into_iter().map(|(labels, handles)| SelectedStream { labels, handles }).collect())
@@ -212,9 +213,10 @@ impl SelectedStream {
             let read = source.histograms(series, grid).map_err(query_error)?;
             Ok(count_above(&read.values.into_iter().next().unwrap_or_default(), limit))
         };
-        let histograms: Vec<SeriesHandle> = self.histograms().into_iter().cloned().collect();
-        match users_of(&histograms, label)? {
-            Some(users) => count_users(users, &above),
+        let histograms = self.histograms().into_iter().cloned().collect();
+        let active = with_rows(source, histograms, &range);
+        match UserSeries::of(&active, label) {
+            Some(users) => users.count(USER_READS_MAX, &above).map(Some),
             None => above(&self.histograms()),
         }
     }
@@ -398,7 +400,7 @@ pub(super) fn query_streams(
         }
     };
     let window = |(labels, value): (LabelSet, StepValue)| {
-        let labels = labels.filter(|name| name != NAME);
+        let labels = stream_labels(&labels, None);
         let value = match value {
             StepValue::Distribution(mixture) => WindowValue::Distribution((*mixture).clone()),
             StepValue::Histogram(_) => {

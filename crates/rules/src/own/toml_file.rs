@@ -10,10 +10,12 @@ use serde::Deserialize as _;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer, ValueDeserializer};
 
-use super::rule_absence::AbsenceKey;
+use super::rule_absence::{ABSENCE_LABEL, AbsenceKey};
 use super::rule_order::order_rules;
-use super::rule_table::{RuleTable, TableProblem, unknown_name};
-use crate::rule_file::{FilePosition, LabelMap, ProblemList, Rule, RuleFile, RuleGroup, RuleKind};
+use super::rule_table::{RuleContext, RuleTable, TableProblem, unknown_name};
+use crate::rule_file::{
+    FilePosition, LabelMap, ProblemList, ReadFile, Rule, RuleFile, RuleGroup, RuleKind,
+};
 use crate::template::check_alert_text;
 
 /// Time between the scheduled evaluations of a file that sets none: 10 s.
@@ -24,9 +26,14 @@ const KEYS: [&str; 3] = ["absence", "interval", "rule"];
 const RULES_MAX: usize = 100_000;
 
 /// Parses and checks a rule file in TOML.
-pub(crate) fn parse_toml_rule_file(file: &str, text: &str, options: &promql::Options) -> RuleFile {
+pub(crate) fn parse_toml_rule_file(
+    file: &str,
+    text: &str,
+    options: &promql::Options,
+    read: ReadFile<'_>,
+) -> RuleFile {
     let lines = LineStarts::new(text);
-    let mut parser = TomlParser { text, lines, options, problems: ProblemList::new(file) };
+    let mut parser = TomlParser { text, lines, options, read, problems: ProblemList::new(file) };
     let groups = parser.parse(file);
     RuleFile { groups, problems: parser.problems.into_sorted() }
 }
@@ -35,6 +42,7 @@ struct TomlParser<'a> {
     text: &'a str,
     lines: LineStarts,
     options: &'a promql::Options,
+    read: ReadFile<'a>,
     problems: ProblemList,
 }
 
@@ -59,6 +67,7 @@ impl TomlParser<'_> {
             }
         }
         let (interval_ns, absence) = (self.interval(root), self.absence(root));
+        let context = RuleContext { options: self.options, absence, read: self.read };
         let tables = self.rule_tables(root);
         let starts: Vec<usize> = tables.iter().map(|table| table.span().start).collect();
         let mut rules = Vec::new();
@@ -69,7 +78,7 @@ impl TomlParser<'_> {
             if error_bytes.get(first).is_some_and(|byte| *byte < end) {
                 continue;
             }
-            rules.extend(self.rule(table, &absence));
+            rules.extend(self.rule(table, &context));
         }
         let (rules, unusable) = order_rules(self.without_duplicates(rules));
         for (rule, cause) in unusable {
@@ -140,7 +149,7 @@ impl TomlParser<'_> {
         }
     }
 
-    fn rule(&mut self, value: &Spanned<DeValue<'_>>, absence: &AbsenceKey) -> Option<Rule> {
+    fn rule(&mut self, value: &Spanned<DeValue<'_>>, context: &RuleContext<'_>) -> Option<Rule> {
         let start = value.span().start;
         let Some(table) = value.get_ref().as_table() else {
             self.error(start, "rule is not a table; write [[rule]]");
@@ -155,7 +164,7 @@ impl TomlParser<'_> {
                 return None;
             }
         };
-        let checked = match table.check(self.options, absence) {
+        let checked = match table.check(context) {
             Ok(checked) => checked,
             Err(TableProblem { byte, message }) => {
                 self.error(byte, message);
@@ -182,7 +191,7 @@ impl TomlParser<'_> {
         annotations: &LabelMap,
     ) -> Option<()> {
         if let Some(reserved) =
-            ["__name__", "alertname"].iter().find(|it| labels.contains_key(**it))
+            ["__name__", "alertname", ABSENCE_LABEL].iter().find(|it| labels.contains_key(**it))
         {
             self.error(start, format!("label {reserved:?} of rule {rule:?} is reserved"));
             return None;

@@ -72,11 +72,11 @@ fn states_round_trip_and_any_flipped_bit_is_detected() {
 
 #[test]
 fn a_newer_version_is_named() {
-    let found = decode_snapshots("topdeck alert states 5\nwhatever\n");
-    assert_eq!(found, Err(SnapshotError::Version { found: "5".to_owned() }));
+    let found = decode_snapshots("topdeck alert states 6\nwhatever\n");
+    assert_eq!(found, Err(SnapshotError::Version { found: "6".to_owned() }));
     assert_eq!(
         found.unwrap_err().to_string(),
-        "cannot read alert states: found version 5, expected 4"
+        "cannot read alert states: found version 6, expected 5"
     );
 }
 
@@ -114,6 +114,22 @@ fn the_page_documents_the_lines_of_own_rules() {
     let began = format!("{body}{}", model::text_file::checksum_line(body));
     let read = decode_snapshots(&began).expect("as documented");
     assert_eq!(encode_snapshots(&read), began);
+}
+
+#[test]
+fn the_page_documents_the_step_of_a_clock() {
+    let rule = "[[rule]]\nname = \"Own\"\nselect = \"up\"\n[[rule.criteria]]\nseverity = 2\n\
+                equals = 0\n";
+    let mut node = SimulatedNode::new(rule);
+    node.step();
+    node.time_ns -= 60 * MINUTE;
+    node.step();
+    let snapshots = vec![node.group.snapshot()];
+    let text = encode_snapshots(&snapshots);
+    let line = "clock_step 1699996410000000000 1700000010000000000 1699996410000000000";
+    assert!(text.contains(&format!("\n{line}\nrule Own")), "{text}");
+    assert!(PAGE.contains("| `clock_step FROM UNTIL REACHED` |"));
+    assert_eq!(decode_snapshots(&text), Ok(snapshots));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Streams of own rules that fall silent: one alert of the rule, which ends when data returns or
 //! somebody retires them.
 
-use rules::{AlertState, CriterionHit, RuleHealth};
+use query::StoreSource;
+use rules::{AffectedRule, AlertState, CriterionHit, RuleHealth};
 
-use crate::harness::{MINUTE, SECOND};
+use crate::harness::{MINUTE, SECOND, parse};
 use crate::stored_node::StoredNode;
 
 /// Rules have an interval of 10 s.
@@ -276,4 +277,62 @@ fn further_streams_that_fall_silent_are_told() {
     node.run(20, &[1]);
     assert_eq!(node.absence(), "firing 2, severity 4");
     assert!(transition(&node) > before);
+}
+
+/// Labels and states of all alerts of the first rule.
+fn alerts(node: &StoredNode) -> Vec<String> {
+    let alerts = node.group.rules()[0].alerts().alerts();
+    let mut found: Vec<String> =
+        alerts.map(|(labels, alert)| format!("{labels} {}", alert.state.text())).collect();
+    found.sort();
+    found
+}
+
+/// A sender has the label of the alert of absent streams.
+#[test]
+fn a_stream_with_the_label_of_absences_is_no_absence() {
+    for by in ["", "by = ['absence']\n"] {
+        let rules = format!(
+            "[[rule]]\nname = 'Slow'\nselect = 'latency'\nwindow = '1min'\n{by}\
+             [[rule.criteria]]\nseverity = 2\nstatistic = 'max'\nabove = 100\n"
+        );
+        let mut node = StoredNode::new(&rules);
+        let send = |node: &mut StoredNode, count: u32, value: f64| {
+            for _ in 0..count {
+                node.series.pass(STEP);
+                node.series.durations("latency", &[("absence", "true")], &[value]);
+                node.evaluate();
+                assert_eq!(*node.group.rules()[0].health(), RuleHealth::Ok);
+            }
+        };
+        send(&mut node, 30, 500.0);
+        let slow = "{alertname=\"Slow\", exported_absence=\"true\"} firing";
+        assert_eq!(alerts(&node), [slow]);
+        // It resolves by its values, not by rows that arrive.
+        send(&mut node, 6, 500.0);
+        assert_eq!(alerts(&node), [slow]);
+        // Its requests are found by the labels of its series.
+        let rule = node.group.rules()[0].rule();
+        let (_, alert) = node.group.rules()[0].alerts().alerts().next().expect("an alert");
+        let series = AffectedRule::of(rule).series(alert).expect("a selector");
+        let view = node.series.store.view().expect("a view");
+        let count = series.count(&StoreSource::new(&view), node.series.now(), None);
+        let requests = count.expect("readable").requests.expect("known");
+        assert!(requests > 0, "{requests}");
+        drop(view);
+        for _ in 0..30 {
+            node.series.pass(STEP);
+            node.evaluate();
+        }
+        let absent = "{absence=\"true\", alertname=\"Slow\"} firing";
+        assert_eq!(alerts(&node), [absent, slow]);
+    }
+}
+
+#[test]
+fn the_label_of_absences_is_reserved() {
+    let file = parse(&rule("labels = { absence = 'true' }"));
+    let problems: Vec<String> = file.problems.iter().map(ToString::to_string).collect();
+    let reserved = "rules.toml:1:1: error: label \"absence\" of rule \"Deep\" is reserved";
+    assert_eq!(problems, [reserved]);
 }

@@ -153,3 +153,34 @@ fn users_with_a_slow_request_are_counted_each_once() {
     let RuleHealth::Err(cause) = node.group.rules()[0].health() else { panic!("no error") };
     assert!(cause.contains("the stream has no unit"), "{cause}");
 }
+
+/// A shop that had more sessions than are counted: they are over.
+#[test]
+fn sessions_that_are_over_are_no_users() {
+    let mut node = users("at_least = 2");
+    node.series.sessions("latency", "x", 0..10_050, 500.0);
+    node.series.pass(10 * MINUTE);
+    let slow = |user: &str, values: &[f64]| {
+        node.series.durations("latency", &[("zone", "x"), ("session", user)], values);
+    };
+    slow("a", &[300.0, 400.0]);
+    slow("b", &[10.0, 500.0]);
+    slow("c", &[10.0, 20.0]);
+    assert_eq!(firing(&mut node), ["{zone=\"x\"} 2: 2"]);
+    // The users of now have another label than those of before.
+    let mut node = users("at_least = 2");
+    node.series.sessions("latency", "x", 0..3, 500.0);
+    node.series.pass(10 * MINUTE);
+    for user in ["a", "b", "c"] {
+        let labels = [("zone", "x"), ("user_id", user)];
+        node.series.durations("latency", &labels, &[300.0, 400.0]);
+    }
+    assert_eq!(firing(&mut node), ["{zone=\"x\"} 2: 3"]);
+    // More than 10,000 of now are an error still.
+    let mut node = users("at_least = 2");
+    node.series.sessions("latency", "x", 0..10_001, 500.0);
+    node.evaluate();
+    let RuleHealth::Err(cause) = node.group.rules()[0].health() else { panic!("no error") };
+    let limit = "limit of 10000 users (label \"session\") exceeded; select fewer series";
+    assert!(cause.ends_with(limit), "{cause}");
+}

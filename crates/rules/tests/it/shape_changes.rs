@@ -1,12 +1,16 @@
-//! Criterion `shape_of`: a second mode is found while p50 and p99 stand still, and windows of one
+//! Criterion `shape_of`, of stored and of saved distributions: a second mode is found while p50 and p99 stand still, and windows of one
 //! and the same distribution raise no false alarm.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use decode::Unit;
 use hist::{Histogram, Mixture};
-use query::StepValue;
+use query::{StepValue, promql};
+use rules::{EvaluatedGroup, GroupDefaults, RuleHealth, parse_rule_file_with};
 
 use crate::harness::{MINUTE, SECOND, START, SimulatedNode, labels};
+use crate::stored_node::StoredNode;
 
 const RULE: &str = "[[rule]]\nname = \"Shape\"\nselect = \"latency\"\nwindow = \"5min\"\n\
                     [[rule.criteria]]\nseverity = 2\nshape_of = \"1d\"\n";
@@ -148,4 +152,127 @@ fn equal_windows_raise_at_most_one_false_alarm_in_a_thousand() {
     }
     assert_eq!(known, 1000);
     assert!(false_alarms <= 1, "{false_alarms} false alarms in 1000 windows");
+}
+
+/// Lines of windows with these distributions and labels, as `topdeck query --frames` writes them.
+pub(crate) fn saved(
+    labels: &[(&str, &str)],
+    unit: Option<&Unit>,
+    windows: impl IntoIterator<Item = Histogram>,
+) -> String {
+    let mut lines = String::new();
+    for (at, histogram) in (0..).zip(windows) {
+        let times = (at * 5 * MINUTE, (at + 1) * 5 * MINUTE);
+        let labels = labels.iter().copied();
+        decode::frames::write_histogram(&mut lines, "", labels, times, unit, &histogram);
+    }
+    lines
+}
+
+/// The rules with a baseline that was saved.
+#[track_caller]
+fn group_with(rules: &str, baseline: &str) -> EvaluatedGroup {
+    let read = |path: &str| {
+        assert_eq!(path, "day.frames");
+        Ok(baseline.as_bytes().to_vec())
+    };
+    let file = parse_rule_file_with("rules.toml", rules, &promql::Options::default(), &read);
+    assert!(file.problems.is_empty(), "{:?}", file.problems);
+    let group = file.groups.into_iter().next().expect("a group");
+    EvaluatedGroup::new(group, &GroupDefaults::default())
+}
+
+fn saved_rule() -> String {
+    RULE.replace("\"1d\"", "{ file = \"day.frames\" }")
+}
+
+#[test]
+fn a_second_mode_fires_within_5_minutes_against_a_saved_baseline() {
+    let mut random = Random(5);
+    let day: Vec<Histogram> = (0..24).map(|_| row(&mut random, 15_000, 0.0)).collect();
+    // Of this stream, and of all without one of their own.
+    for of in [&[("instance", "a")][..], &[]] {
+        let mut node = SimulatedNode::new(RULE);
+        node.group = group_with(&saved_rule(), &saved(of, None, day.iter().cloned()));
+        let mut send = |node: &mut SimulatedNode, rows: u32, second_mode: f64| {
+            let mut states = Vec::new();
+            for _ in 0..rows {
+                let now_ns = node.time_ns;
+                push(node, now_ns, row(&mut random, 500, second_mode));
+                node.step();
+                states.push(node.states(0));
+            }
+            states.dedup();
+            states
+        };
+        assert_eq!(send(&mut node, 60, 0.0), [""]);
+        assert_eq!(send(&mut node, 30, 0.02), ["", "firing a"]);
+    }
+}
+
+#[test]
+fn equal_windows_raise_at_most_one_false_alarm_in_a_thousand_against_a_saved_baseline() {
+    let mut random = Random(9);
+    let mut false_alarms = 0;
+    let count = |random: &mut Random| 300 + (random.unit() * 700.0) as usize;
+    for round in 0..20i64 {
+        let windows: Vec<Histogram> = (0..24)
+            .map(|_| {
+                let count = count(&mut random);
+                row(&mut random, count, 0.0)
+            })
+            .collect();
+        let mut node = SimulatedNode::new(RULE);
+        node.group = group_with(&saved_rule(), &saved(&[], None, windows));
+        for at in 0..50i64 {
+            node.time_ns = START + (round * 50 + at) * 5 * MINUTE;
+            let (now_ns, count) = (node.time_ns, count(&mut random));
+            push(&mut node, now_ns, row(&mut random, count, 0.0));
+            node.evaluate();
+            false_alarms += usize::from(node.states(0) == "firing a");
+        }
+    }
+    assert!(false_alarms <= 1, "{false_alarms} false alarms in 1000 windows");
+}
+
+#[test]
+fn a_saved_baseline_of_other_streams_or_of_another_unit_is_told() {
+    let day = |values: Range<u32>| {
+        let mut histogram = Histogram::default();
+        values.for_each(|value| histogram.record(f64::from(value + 1)));
+        (0..12).map(move |_| histogram.clone())
+    };
+    let health = |baseline: &str| {
+        let mut node = StoredNode::new(RULE);
+        node.group = group_with(&saved_rule(), baseline);
+        let values: Vec<f64> = (1..=300).map(f64::from).collect();
+        node.series.durations("latency", &[("zone", "x")], &values);
+        node.evaluate();
+        match node.group.rules()[0].health() {
+            RuleHealth::Err(cause) => cause.clone(),
+            other => format!("{other:?}"),
+        }
+    };
+    let zone = [("zone", "x")];
+    assert_eq!(health(&saved(&zone, Some(&Unit::Milliseconds), day(0..300))), "Ok");
+    assert_eq!(
+        health(&saved(&zone, Some(&Unit::Seconds), day(0..300))),
+        "stream {zone=\"x\"}: cannot compare shapes: the unit of the stream is \"ms\", that of \
+         \"day.frames\" \"s\""
+    );
+    assert_eq!(
+        health(&saved(&[("zone", "y")], Some(&Unit::Milliseconds), day(0..300))),
+        "stream {zone=\"x\"}: cannot compare shapes: \"day.frames\" has no histogram of the stream"
+    );
+}
+
+#[test]
+fn rules_that_are_not_those_of_a_server_read_no_files() {
+    let file = crate::harness::parse(&saved_rule());
+    let problems: Vec<String> = file.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        problems,
+        ["rules.toml:7:12: error: shape_of: cannot use \"day.frames\": other files are read only \
+          for the rules of a server; save it with topdeck query --frames"]
+    );
 }

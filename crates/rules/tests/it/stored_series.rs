@@ -1,5 +1,6 @@
 //! Series in a store on a simulated disk, with a clock that the tests set.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -98,6 +99,28 @@ impl StoredSeries {
         let (start, end) = (self.now() - 5 * SECOND, self.now());
         let value = SampleValue::Histogram(Box::new(histogram));
         self.store_sample(&series, &Sample { start, end, value });
+    }
+
+    /// A row of a duration in milliseconds that ends now, of each of these sessions of a zone.
+    pub(crate) fn sessions(&self, name: &str, zone: &str, sessions: Range<u32>, value: f64) {
+        let mut histogram = Histogram::default();
+        histogram.record(value);
+        let (start, end) = (self.now() - 5 * SECOND, self.now());
+        let sample = Sample { start, end, value: SampleValue::Histogram(Box::new(histogram)) };
+        let all: Vec<u32> = sessions.collect();
+        // The journal of the tests is small.
+        for some in all.chunks(100) {
+            let mut batch = BatchWriter::default();
+            for session in some {
+                let series = Series::new(name, SeriesKind::Histogram(Temporality::Delta))
+                    .with_unit("ms")
+                    .with_label("zone", zone)
+                    .with_label("session", session.to_string());
+                batch.series(&series.validate().expect("a valid series"));
+                batch.sample(&sample).expect("a valid sample");
+            }
+            drop(self.store.ingest(None, &batch.finish(), Level::Disk).expect("acknowledged"));
+        }
     }
 
     /// Ends a stream, as `topdeck retire` does.

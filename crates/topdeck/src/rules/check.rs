@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ::alerts::rule_promql_options;
-use ::rules::{ProblemSeverity, parse_rule_file};
-use anyhow::{Context as _, Result};
+use ::alerts::read_rule_file;
+use ::rules::ProblemSeverity;
+use anyhow::Result;
 use render::text::{escape_control, plural};
 
 use crate::output::{print_stderr, print_stdout};
@@ -37,9 +37,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut has_errors = false;
     for path in &options.files {
         let name = escape_control(&path.display().to_string());
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read rule file {name}"))?;
-        let file = parse_rule_file(&name, &text, &rule_promql_options());
+        let file = read_rule_file(path, &name)?;
         for problem in &file.problems {
             has_errors |= problem.severity == ProblemSeverity::Error;
             print_stderr(&format!("{}\n", escape_control(&problem.to_string())));

@@ -523,3 +523,30 @@ fn breakdown_names_the_slow_label() {
     assert_eq!(document["labels"][0]["values"][0]["value"], "b");
     assert_eq!(run(&dir, "breakdown s took --above 25").status, 0, "in the unit of the values");
 }
+
+/// A baseline of own rules, and an input of `topdeck hist`.
+#[test]
+fn distributions_are_printed_as_frames() {
+    let dir = store_dir();
+    let minutes = "'sum by (host) (exact_increase(took[10m]))' --from 2026-11-09T12:09:00Z";
+    let lines = run_ok(&dir, &format!("query s {minutes} {LAST} --frames"));
+    let first: Value = json(lines.lines().next().expect("a line"));
+    assert_eq!(first["labels"], serde_json::json!({"host": "a"}));
+    let end_ns = first["end_ns"].as_i64().expect("an end");
+    assert_eq!(end_ns, START_NS + 9 * 60_000_000_000);
+    assert_eq!(first["start_ns"].as_i64(), Some(end_ns - 600_000_000_000));
+    assert_eq!(lines.lines().count(), 6);
+    fs::write(dir.path().join("day.frames"), lines).unwrap();
+    // 29 of the 30 minutes of two hosts.
+    let values: Value = json(&run_ok(&dir, "hist day.frames --json"));
+    assert_eq!(values["groups"][0]["count"].as_u64(), Some(1160));
+    check(
+        &dir,
+        &format!("query s 'depth' {LAST} --frames"),
+        expect![[r#"
+            --- stderr
+            topdeck: cannot write the result as frames: it has numbers; query distributions, such as exact_increase(latency[5m])
+            --- exit status 1
+        "#]],
+    );
+}

@@ -1,0 +1,88 @@
+//! A wall clock that is set back: rows of before the step neither resolve nor raise an alert of an
+//! own rule.
+
+use crate::harness::{MINUTE, SECOND};
+use crate::stored_node::StoredNode;
+
+/// Rules have an interval of 10 s.
+const STEP: i64 = 10 * SECOND;
+const HOUR: i64 = 60 * MINUTE;
+const RULES: &str = "absence = false\n[[rule]]\nname = 'Deep'\nselect = 'queue'\nwindow = '1min'\n\
+                     [[rule.criteria]]\nseverity = 2\nabove = 100\n\
+                     [[rule]]\nname = 'DeepQuery'\npromql = 'queue'\n\
+                     [[rule.criteria]]\nseverity = 2\nabove = 100\n";
+
+/// Evaluates for some time while a queue has this depth. Returns the states of both rules in the
+/// order in which they are first seen: `firing`, or `firing?` if it is unknown.
+fn run(node: &mut StoredNode, duration_ns: i64, depth: u8) -> [Vec<String>; 2] {
+    let mut seen = [Vec::new(), Vec::new()];
+    for _ in 0..duration_ns / STEP {
+        node.series.pass(STEP);
+        node.series.row("queue", 1, 0, depth);
+        node.evaluate();
+        for (states, rule) in seen.iter_mut().zip(node.group.rules()) {
+            let alert = rule.alerts().alerts().next().map(|(_, alert)| alert);
+            let state = alert.map_or(String::new(), |alert| {
+                let unknown = if alert.is_unknown() { "?" } else { "" };
+                format!("{}{unknown}", alert.state.text())
+            });
+            if !states.contains(&state) {
+                states.push(state);
+            }
+        }
+    }
+    seen
+}
+
+#[track_caller]
+fn check(seen: [Vec<String>; 2], expected: &[&str]) {
+    assert_eq!(seen, [expected, expected]);
+}
+
+#[test]
+fn rows_of_an_hour_ago_do_not_resolve_an_alert_after_a_step_back() {
+    for restarts in [false, true] {
+        let mut node = StoredNode::new(RULES);
+        check(run(&mut node, HOUR, 1), &[""]);
+        check(run(&mut node, 5 * MINUTE, 200), &["firing"]);
+        node.series.pass(-HOUR);
+        check(run(&mut node, 10 * MINUTE, 200), &["firing?"]);
+        if restarts {
+            node.restart(RULES);
+        }
+        check(run(&mut node, 50 * MINUTE, 200), &["firing?"]);
+        // The window has only rows that arrived since the step.
+        check(run(&mut node, 10 * MINUTE, 200), &["firing?", "firing"]);
+        check(run(&mut node, MINUTE, 1), &["inactive"]);
+    }
+}
+
+#[test]
+fn rows_of_an_hour_ago_raise_no_alert_after_a_step_back() {
+    for restarts in [false, true] {
+        let mut node = StoredNode::new(RULES);
+        check(run(&mut node, 20 * MINUTE, 200), &["firing"]);
+        // Long enough for the resolved alert to be forgotten.
+        run(&mut node, MINUTE, 1);
+        check(run(&mut node, 49 * MINUTE, 1), &["inactive", ""]);
+        if restarts {
+            // The server was down while the clock was set.
+            node.restart(RULES);
+        }
+        node.series.pass(-HOUR);
+        check(run(&mut node, 70 * MINUTE, 1), &[""]);
+        check(run(&mut node, MINUTE, 200), &["firing"]);
+    }
+}
+
+#[test]
+fn a_step_back_that_is_undone_is_over_after_a_window() {
+    let mut node = StoredNode::new(RULES);
+    check(run(&mut node, HOUR, 1), &[""]);
+    check(run(&mut node, 5 * MINUTE, 200), &["firing"]);
+    node.series.pass(-HOUR);
+    check(run(&mut node, 5 * MINUTE, 200), &["firing?"]);
+    node.series.pass(HOUR);
+    check(run(&mut node, MINUTE, 200), &["firing"]);
+    check(run(&mut node, MINUTE, 1), &["inactive"]);
+}
