@@ -22,8 +22,8 @@ impl InventoryStore {
         InventoryStore { disk, path: data.join(FILE_NAME) }
     }
 
-    /// The inventory as last written; `None` if the file is missing. One that cannot be read is kept
-    /// under another name; the error says so.
+    /// The inventory as last written; `None` if the file is missing. One that cannot be read is
+    /// kept under another name; the error says so.
     pub(crate) fn read(&self) -> Result<Option<StoredInventory>, String> {
         let read = read_file(&*self.disk, &self.path, FILE_BYTES_MAX);
         let Some(bytes) = read.map_err(|error| error.to_string())? else { return Ok(None) };

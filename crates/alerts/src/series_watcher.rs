@@ -182,8 +182,8 @@ impl SeriesWatcher {
         Ok(())
     }
 
-    /// Stores the inventory, unless there are series that vanished and are in no change yet: after a
-    /// kill they must be found again.
+    /// Stores the inventory, unless there are series that vanished and are in no change yet: after
+    /// a kill they must be found again.
     fn store_inventory(&mut self) {
         if !self.vanished.is_empty() {
             return;

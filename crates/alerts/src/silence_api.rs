@@ -27,8 +27,8 @@ pub(crate) const AUTHOR_DEFAULT: &str = "unknown";
 pub(crate) static SILENCES: RouteSpec = RouteSpec {
     name: "silences",
     path: "/v1/silences",
-    about: "Silences and maintenance windows: active, pending, and expired for at most 5 days; those \
-            that correct SLOs for 400 days.",
+    about: "Silences and maintenance windows: active, pending, and expired for at most 5 days; \
+            those that correct SLOs for 400 days.",
     parameters: &[Parameter::text("state", "active, pending or expired; default: all")],
     format: RouteFormat::Json,
 };

@@ -1,5 +1,5 @@
-//! Maintenance windows that are taken out of the budgets of SLOs: those of silences that say so, and
-//! whose matchers match the alerts of the SLO.
+//! Maintenance windows that are taken out of the budgets of SLOs: those of silences that say so,
+//! and whose matchers match the alerts of the SLO.
 
 use std::ops::Range;
 

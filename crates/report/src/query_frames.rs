@@ -8,8 +8,8 @@ use crate::document::encodable;
 use crate::error::{Result, unsuitable};
 use crate::query_plot::StepWindow;
 
-/// Lines of the distributions of a result. The start of each is that of its window, if the window is
-/// known, else its end.
+/// Lines of the distributions of a result. The start of each is that of its window, if the window
+/// is known, else its end.
 pub fn frames_text(answer: &QueryResult, window: StepWindow) -> Result<String> {
     let (ResultData::Vector(streams) | ResultData::Matrix(streams)) = &answer.data else {
         return Err(no_distribution());

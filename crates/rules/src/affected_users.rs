@@ -37,8 +37,8 @@ pub(crate) fn count_above(values: &Mixture, limit: f64) -> Option<Bracket> {
     })
 }
 
-/// Series that may have rows in a range. A session that is over has none, and there may be very many
-/// of them: each one that is left out is a read less.
+/// Series that may have rows in a range. A session that is over has none, and there may be very
+/// many of them: each one that is left out is a read less.
 pub(crate) fn with_rows(
     source: &dyn Source,
     mut handles: Vec<SeriesHandle>,

@@ -71,7 +71,7 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with_all = ["json", "plot"])]
     csv: bool,
 
-    /// Print distributions as sample JSON Lines: a baseline of own rules, or a file for topdeck hist
+    /// Print distributions as sample JSON Lines, for baselines of own rules and topdeck hist
     #[arg(long, conflicts_with_all = ["json", "plot", "csv"])]
     frames: bool,
 

@@ -7,8 +7,8 @@
 //! time of the step is a part that counts twice: it is known again one length of the step after
 //! the clock has passed the time of the step.
 
-/// Steps back that are shorter, by more than the interval of evaluations, are none: an evaluation on
-/// schedule may be of an earlier time than one on arrival before it. That of absences, too.
+/// A step back is longer than this and the interval of evaluations: an evaluation on schedule may
+/// be of an earlier time than one on arrival before it. Absences have the same tolerance.
 const STEP_MIN_NS: i64 = 30 * 1_000_000_000;
 
 /// Times of the evaluations of a group, and the last step back, while it matters.

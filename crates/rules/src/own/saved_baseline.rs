@@ -1,6 +1,7 @@
-//! Saved baseline of a change of shape: a file of histograms beside the rule file, as `topdeck query
-//! --frames` writes it (`docs/formats/frames.md`). Each is the distribution of a window. Those with
-//! the labels of a stream are its baseline, those without labels that of all other streams.
+//! Saved baseline of a change of shape: a file of histograms beside the rule file, as `topdeck
+//! query --frames` writes it (`docs/formats/frames.md`). Each is the distribution of a window.
+//! Those with the labels of a stream are its baseline, those without labels that of all other
+//! streams.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -53,8 +53,8 @@ impl StoredInventory {
     }
 }
 
-/// Bytes of an inventory; `None` before its first poll has ended. `series` are those of the store by
-/// their positions, `appeared_ns` the ones that appeared lately.
+/// Bytes of an inventory; `None` before its first poll has ended. `series` are those of the store
+/// by their positions, `appeared_ns` the ones that appeared lately.
 pub fn encode_inventory(
     inventory: &SeriesInventory,
     series: &[(u32, SeriesId)],

@@ -1,5 +1,5 @@
-//! The example in `docs/formats/series-inventory.md` equals the written bytes, and an inventory goes
-//! on after it was stored.
+//! The example in `docs/formats/series-inventory.md` equals the written bytes, and an inventory
+//! goes on after it was stored.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Criterion `shape_of`, of stored and of saved distributions: a second mode is found while p50 and p99 stand still, and windows of one
-//! and the same distribution raise no false alarm.
+//! Criterion `shape_of`, of stored and of saved distributions: a second mode is found while p50 and
+//! p99 stand still, and windows of one and the same distribution raise no false alarm.
 
 use std::ops::Range;
 use std::sync::Arc;
