@@ -1,6 +1,8 @@
 //! A wall clock that is set back: rows of before the step neither resolve nor raise an alert of an
 //! own rule.
 
+use rules::EvaluatedRule;
+
 use crate::harness::{MINUTE, SECOND};
 use crate::stored_node::StoredNode;
 
@@ -20,18 +22,25 @@ fn run(node: &mut StoredNode, duration_ns: i64, depth: u8) -> [Vec<String>; 2] {
         node.series.pass(STEP);
         node.series.row("queue", 1, 0, depth);
         node.evaluate();
-        for (states, rule) in seen.iter_mut().zip(node.group.rules()) {
-            let alert = rule.alerts().alerts().next().map(|(_, alert)| alert);
-            let state = alert.map_or(String::new(), |alert| {
-                let unknown = if alert.is_unknown() { "?" } else { "" };
-                format!("{}{unknown}", alert.state.text())
-            });
+        for (states, state) in seen.iter_mut().zip(states(node)) {
             if !states.contains(&state) {
                 states.push(state);
             }
         }
     }
     seen
+}
+
+/// States of both rules.
+fn states(node: &StoredNode) -> Vec<String> {
+    let state = |rule: &EvaluatedRule| {
+        let alert = rule.alerts().alerts().next().map(|(_, alert)| alert);
+        alert.map_or(String::new(), |alert| {
+            let unknown = if alert.is_unknown() { "?" } else { "" };
+            format!("{}{unknown}", alert.state.text())
+        })
+    };
+    node.group.rules().iter().map(state).collect()
 }
 
 #[track_caller]
@@ -46,6 +55,9 @@ fn rows_of_an_hour_ago_do_not_resolve_an_alert_after_a_step_back() {
         check(run(&mut node, HOUR, 1), &[""]);
         check(run(&mut node, 5 * MINUTE, 200), &["firing"]);
         node.series.pass(-HOUR);
+        // Nothing arrived yet: the windows have the rows of an hour ago.
+        node.evaluate();
+        assert_eq!(states(&node), ["firing?", "firing?"]);
         check(run(&mut node, 10 * MINUTE, 200), &["firing?"]);
         if restarts {
             node.restart(RULES);
