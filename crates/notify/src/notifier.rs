@@ -269,8 +269,13 @@ impl Notifier {
         self.stop_threads();
         let (receivers, routing) = settings.into_receivers();
         let contacts = receivers.contacts().to_vec();
-        let now_ns = self.shared.now_ns();
-        lock(&self.shared.dispatcher).reconfigure(receivers, routing, now_ns);
+        let (now_ns, supervisor) = (self.shared.now_ns(), &self.shared.options.supervisor);
+        let panics =
+            lock(&self.shared.dispatcher).reconfigure(receivers, routing, now_ns, supervisor);
+        if !panics.is_empty() {
+            let thread = supervisor.thread("notify");
+            panics.iter().for_each(|panic| thread.record_caught_panic(panic));
+        }
         self.shared.is_stopping.store(false, Ordering::Release);
         self.start_threads(contacts, templates, &[])
     }
@@ -446,7 +451,8 @@ impl NotifierShared {
                 inbox.bytes = inbox.bytes.saturating_sub(freed);
             }
         }
-        let result = dispatcher.run(&self.log, now_ns, self.delivery_hold());
+        let (hold, supervisor) = (self.delivery_hold(), thread.supervisor());
+        let result = dispatcher.run(&self.log, now_ns, hold, supervisor);
         let next_ns = dispatcher.next_due_ns();
         let counts = (dispatcher.alert_count(), dispatcher.group_count(), dispatcher.size_bytes());
         drop(dispatcher);
@@ -454,6 +460,10 @@ impl NotifierShared {
         let report = result.unwrap_or_default();
         for warning in report.warnings {
             self.warn(warning, now_ns);
+        }
+        for text in report.panics {
+            thread.record_caught_panic(&text);
+            lock(&self.status).add_warning(TimedText { at_ns: now_ns, text });
         }
         let is_new_error = lock(&self.status).routed(counts, next_ns, error.as_deref(), now_ns);
         if let Some(error) = error.as_ref().filter(|_| is_new_error) {

@@ -13,8 +13,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use journal::supervisor::catch_panic;
+
 use super::{AlertLabels, GroupBy, InhibitionIndex, RouteOptions, RoutingTree};
-use crate::silence::SilenceSet;
+use crate::silence::{ActiveSilences, SilenceSet};
 
 /// Delay after a group could not be sent.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -78,6 +80,7 @@ pub struct AlertGroups {
     /// Labels of the firing alerts, for inhibition.
     firing: BTreeMap<String, AlertLabels>,
     silences: SilenceSet,
+    panics: Vec<String>,
 }
 
 /// Path of the route, and labels of the group.
@@ -110,7 +113,8 @@ impl AlertGroups {
     /// No groups. [`RoutingTree::check`] finds errors of the tree.
     pub fn new(tree: RoutingTree) -> AlertGroups {
         let (groups, firing) = (BTreeMap::new(), BTreeMap::new());
-        AlertGroups { tree, groups, firing, silences: SilenceSet::default() }
+        let silences = SilenceSet::default();
+        AlertGroups { tree, groups, firing, silences, panics: Vec::new() }
     }
 
     /// Uses other silences from now on.
@@ -235,72 +239,108 @@ impl AlertGroups {
 
     /// Sends the groups that are due. `send` returns the time at which the receiver was last told,
     /// which is earlier than now if it already knew everything. After an error the group is due
-    /// again 5 s later, and the other groups wait for the next call.
+    /// again 5 s later, and the other groups wait for the next call. A panic costs one look at the
+    /// group.
     pub fn flush_due<E>(
         &mut self,
         now_ns: i64,
         mut send: impl FnMut(&GroupNotification) -> Result<i64, E>,
     ) -> Result<(), E> {
-        let AlertGroups { tree, groups, firing, silences } = self;
+        let AlertGroups { tree, groups, firing, silences, panics } = self;
         if groups.values().all(|group| !group.is_due(now_ns)) {
             return Ok(());
         }
         let inhibition = InhibitionIndex::new(tree, firing.values());
         let silences = silences.active(now_ns);
+        let look = GroupLook { tree, inhibition: &inhibition, silences: &silences, now_ns };
         for ((_, labels), group) in groups.iter_mut().filter(|(_, group)| group.is_due(now_ns)) {
             let next_ns = group.next_look_ns(now_ns);
-            if tree.is_muted(&group.options, now_ns) {
-                // What is resolved meanwhile is sent after the interval.
-                group.plan_look(next_ns);
-                continue;
-            }
-            let audible: Vec<&RoutedAlert> = group
-                .alerts
-                .values()
-                .filter(|alert| !inhibition.is_inhibited(&alert.labels))
-                .filter(|alert| !silences.is_silenced(&alert.labels))
-                .collect();
-            let of_state = |is_resolved: bool| {
-                let alerts = audible.iter().filter(move |alert| alert.is_resolved == is_resolved);
-                alerts.map(|alert| (alert.id.clone(), alert.transition))
-            };
-            let mut content = GroupContent {
-                firing: of_state(false).collect(),
-                resolved: of_state(true).map(|(id, _)| id).collect(),
-                at_ns: now_ns,
-            };
-            let handled = content.resolved.clone();
-            if let Some(reason) = group.reason(&content) {
-                let notification = GroupNotification {
-                    receiver: group.options.receiver.clone(),
-                    labels: labels.clone(),
-                    firing: content.firing.keys().cloned().collect(),
-                    resolved: content.resolved.clone(),
-                    reason,
-                    repeats_before_ns: group.repeats_before_ns(now_ns),
-                };
-                match send(&notification) {
-                    Ok(told_ns) => content.at_ns = told_ns.min(now_ns),
-                    Err(error) => {
-                        group.is_urgent = false;
-                        group.next_ns = now_ns.saturating_add(nanos(RETRY_DELAY));
-                        return Err(error);
-                    }
+            match catch_panic(|| group.flush(labels, &look, &mut send)) {
+                Ok(flushed) => flushed?,
+                Err(panic) => {
+                    let receiver = &group.options.receiver;
+                    let what = format!("a group of receiver {receiver:?} is not sent: {panic}");
+                    panics.push(what);
+                    group.plan_look(next_ns);
                 }
-                group.last = Some(content);
-                group.note_sent();
-            } else if !group.was_flushed {
-                group.worst = None;
             }
-            group.plan_look(next_ns);
-            group.alerts.retain(|id, alert| !(alert.is_resolved && handled.contains(id)));
         }
         groups.retain(|_, group| !group.alerts.is_empty());
         Ok(())
     }
+
+    /// Panics since the last call: each cost one look at a group.
+    pub(crate) fn take_panics(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.panics)
+    }
+}
+
+/// What a look at a group needs.
+struct GroupLook<'a> {
+    tree: &'a RoutingTree,
+    inhibition: &'a InhibitionIndex<'a>,
+    silences: &'a ActiveSilences<'a>,
+    now_ns: i64,
 }
 
 impl AlertGroup {
+    /// Sends the group if there is a reason.
+    fn flush<E>(
+        &mut self,
+        labels: &AlertLabels,
+        look: &GroupLook<'_>,
+        send: &mut impl FnMut(&GroupNotification) -> Result<i64, E>,
+    ) -> Result<(), E> {
+        let now_ns = look.now_ns;
+        let next_ns = self.next_look_ns(now_ns);
+        if look.tree.is_muted(&self.options, now_ns) {
+            // What is resolved meanwhile is sent after the interval.
+            self.plan_look(next_ns);
+            return Ok(());
+        }
+        let audible: Vec<&RoutedAlert> = self
+            .alerts
+            .values()
+            .filter(|alert| !look.inhibition.is_inhibited(&alert.labels))
+            .filter(|alert| !look.silences.is_silenced(&alert.labels))
+            .collect();
+        let of_state = |is_resolved: bool| {
+            let alerts = audible.iter().filter(move |alert| alert.is_resolved == is_resolved);
+            alerts.map(|alert| (alert.id.clone(), alert.transition))
+        };
+        let mut content = GroupContent {
+            firing: of_state(false).collect(),
+            resolved: of_state(true).map(|(id, _)| id).collect(),
+            at_ns: now_ns,
+        };
+        let handled = content.resolved.clone();
+        if let Some(reason) = self.reason(&content) {
+            let notification = GroupNotification {
+                receiver: self.options.receiver.clone(),
+                labels: labels.clone(),
+                firing: content.firing.keys().cloned().collect(),
+                resolved: content.resolved.clone(),
+                reason,
+                repeats_before_ns: self.repeats_before_ns(now_ns),
+            };
+            match send(&notification) {
+                Ok(told_ns) => content.at_ns = told_ns.min(now_ns),
+                Err(error) => {
+                    self.is_urgent = false;
+                    self.next_ns = now_ns.saturating_add(nanos(RETRY_DELAY));
+                    return Err(error);
+                }
+            }
+            self.last = Some(content);
+            self.note_sent();
+        } else if !self.was_flushed {
+            self.worst = None;
+        }
+        self.plan_look(next_ns);
+        self.alerts.retain(|id, alert| !(alert.is_resolved && handled.contains(id)));
+        Ok(())
+    }
+
     /// A look that is further away than any delay was planned before the clock stepped back.
     fn is_due(&self, now_ns: i64) -> bool {
         self.is_urgent || self.is_look_due(now_ns)

@@ -32,6 +32,27 @@ struct Receivers {
     kill: Arc<Mutex<Option<SendKill>>>,
     /// Seconds since the start; time goes on after a crash.
     seconds: Arc<AtomicI64>,
+    clock_step: Arc<Mutex<Option<ClockStep>>>,
+}
+
+/// Sets the wall clock when it is read.
+#[derive(Debug)]
+struct ClockStep {
+    readings_left: u64,
+    seconds: i64,
+}
+
+impl Receivers {
+    fn now_ns(&self) -> i64 {
+        let mut step = self.clock_step.lock().unwrap();
+        if let Some(ClockStep { seconds, .. }) = step.take_if(|step| step.readings_left == 0) {
+            self.seconds.fetch_add(seconds, Ordering::Relaxed);
+        }
+        if let Some(step) = step.as_mut() {
+            step.readings_left -= 1;
+        }
+        START_NS + SECOND_NS * self.seconds.fetch_add(1, Ordering::Relaxed)
+    }
 }
 
 /// Kills the process at one of its messages.
@@ -103,7 +124,7 @@ fn due() -> Vec<Notification> {
 
 /// Reports all notifications and delivers what is due; `None` if the process died.
 fn run(runtime: &Runtime, process: SimProcess, receivers: &Receivers) -> Option<()> {
-    let now = || START_NS + SECOND_NS * receivers.seconds.fetch_add(1, Ordering::Relaxed);
+    let now = || receivers.now_ns();
     let log = DeliveryLog::open(Arc::new(process), Path::new("/data/alerts"), LIMITS).ok()?;
     assert_eq!(log.summary().damaged_lines, 0);
     let log = Mutex::new(log);
@@ -180,6 +201,7 @@ fn fork(receivers: &Receivers) -> Receivers {
         arrivals: Arc::new(Mutex::new(arrivals)),
         kill: Arc::default(),
         seconds: Arc::new(seconds.into()),
+        clock_step: Arc::default(),
     }
 }
 
@@ -252,6 +274,38 @@ fn a_kill_at_any_write_neither_loses_nor_repeats_a_notification() {
         run(&runtime, disk.process(), &receivers).unwrap();
         check_arrivals(&receivers, &format!("kill at {count}"));
     }
+}
+
+const HOUR_S: i64 = 3600;
+
+/// The clock is set when it is read for the n-th time, before or after a kill.
+#[test]
+fn a_clock_step_of_an_hour_at_any_time_around_a_kill_neither_loses_nor_repeats_a_notification() {
+    let runtime = runtime();
+    let mut rounds = 0;
+    for kill in (0..).step_by(7) {
+        let mut is_killed = false;
+        for (reading, seconds) in
+            (0..40).step_by(3).flat_map(|reading| [(reading, HOUR_S), (reading, -HOUR_S)])
+        {
+            let (disk, receivers) = (SimDisk::new(kill), Receivers::default());
+            let step = ClockStep { readings_left: reading, seconds };
+            *receivers.clock_step.lock().unwrap() = Some(step);
+            let process = disk.process();
+            process.kill_after(kill);
+            if run(&runtime, process, &receivers).is_none() {
+                is_killed = true;
+                run(&runtime, disk.process(), &receivers).unwrap();
+            }
+            let crash = format!("kill at {kill}, clock set by {seconds} s at reading {reading}");
+            check_arrivals(&receivers, &crash);
+            rounds += 1;
+        }
+        if !is_killed {
+            break;
+        }
+    }
+    assert!(rounds > 200, "only {rounds} rounds");
 }
 
 #[test]

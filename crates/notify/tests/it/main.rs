@@ -7,6 +7,7 @@ mod contact_faults;
 mod contacts_page;
 mod crashes;
 mod delivery_log;
+mod dispatch_panics;
 mod format_page;
 #[path = "../../../hist/tests/it/fuzz_inputs.rs"]
 mod fuzz_inputs;

@@ -43,6 +43,17 @@ impl NotifierBench {
         }
     }
 
+    /// A bench whose notifier panics the first times that points are reached.
+    pub(crate) fn with_panics(points: &[(&str, u32)]) -> NotifierBench {
+        let supervisor = Supervisor::with_injected_panics(points);
+        NotifierBench { supervisor, ..NotifierBench::new() }
+    }
+
+    /// Panics and restarts of the router.
+    pub(crate) fn router_panics(&self) -> (u64, u64) {
+        (self.supervisor.panics("notify"), self.supervisor.restarts("notify"))
+    }
+
     fn options(&self) -> NotifierOptions {
         let (clock, log) = (Arc::clone(&self.clock), Arc::clone(&self.log));
         NotifierOptions {
@@ -95,6 +106,12 @@ impl NotifierBench {
     ) -> Notification {
         Notification { state, ..self.firing(alert_id, transition) }
     }
+}
+
+/// Lets a notifier use other settings.
+#[track_caller]
+pub(crate) fn reload(notifier: &mut Notifier, settings: &str) {
+    notifier.reload(read(settings), &name_templates()).unwrap();
 }
 
 #[track_caller]
