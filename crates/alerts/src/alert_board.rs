@@ -21,6 +21,7 @@ use crate::alert_selection::rule_alert_labels;
 use crate::received_alerts::{ReceivedAlert, ReceivedAlerts};
 use crate::settings::AlertTables;
 use crate::silence_store::SilenceStore;
+use crate::site_clearances::SiteClearances;
 
 /// Severity from which an alert needs nobody: that of `info` and `none` in Prometheus' mixins.
 const QUIET_SEVERITY_MIN: u8 = 4;
@@ -95,6 +96,8 @@ pub(crate) struct BoardState {
     pub(crate) silences: SilenceSet,
     /// Alerts from outside.
     pub(crate) received: Vec<Arc<ReceivedAlert>>,
+    /// Those that were made at this site, for a standby.
+    pub(crate) clearances: Arc<SiteClearances>,
     /// When it was read.
     pub(crate) now_ns: i64,
 }

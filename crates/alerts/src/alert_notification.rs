@@ -128,7 +128,8 @@ fn notes(
     let texts = ["note", "runbook_url"].map(|name| annotations.get(name).map(String::as_str));
     let texts: Vec<&str> = texts.into_iter().flatten().collect();
     let runbook = (!texts.is_empty()).then(|| texts.join("\n"));
-    if let Some(AlertClearance { by, note, .. }) = AlertClearance::of(annotations, 0) {
+    if let Some(clearance) = AlertClearance::of(annotations, 0) {
+        let (by, note) = (clearance.author(), clearance.note);
         let note = if note.is_empty() { note } else { format!(": {note}") };
         return Some(format!("Cleared by {by}{note}. It fires again if its condition holds."));
     }

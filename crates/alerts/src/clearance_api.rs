@@ -51,7 +51,7 @@ pub(crate) fn clear(
     let selection = AlertSelection::new(body.fingerprint, &body.matchers)?;
     let by = author(body.author, request);
     check_texts(&by, &body.note)?;
-    let clearance = AlertClearance { at_ns: now_ns, by, note: body.note };
+    let clearance = AlertClearance { at_ns: now_ns, by, note: body.note, origin: None };
     let fingerprints = control.change(selection, AlertChange::Clear(clearance))?;
     let fingerprints = List(fingerprints.into_iter().map(text).collect());
     Ok(Object(vec![("schema", integer(1)), ("fingerprints", fingerprints)]))

@@ -110,8 +110,8 @@ fn add_clearance(
     clearance: Option<AlertClearance>,
     alert_id: impl FnOnce() -> String,
 ) {
-    let Some(AlertClearance { by, note, .. }) = clearance else { return };
-    let id = alert_id();
+    let Some(clearance) = clearance else { return };
+    let (id, by, note) = (alert_id(), clearance.author(), clearance.note);
     let is_end =
         |entry: &&mut HistoryEntry| entry.event == HistoryEvent::Resolved && entry.alert_id == id;
     for entry in entries.iter_mut().filter(is_end) {

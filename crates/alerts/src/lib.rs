@@ -12,7 +12,7 @@
 //! HTTP ─► silence_store (silences) ─► notify        HTTP ─► received_alerts ─► rule_worker
 //! HTTP ─► worker_control (acknowledgements) ─► rule_worker
 //! another site ─► primary_site ─► standby ─► notifier_handle     HTTP ─► delivery_api
-//!                               └─► site_acknowledgements ─► rule_worker
+//!                               └─► site_acknowledgements, site_clearances ─► rule_worker
 //! settings, OpenSLO ─► slo_settings ─► slo_service ─► slo_api: HTTP
 //! ```
 //! The *board* is the published snapshot of rules, alerts and silences, which routes read.
@@ -33,6 +33,7 @@ mod alert_link;
 mod alert_list;
 mod alert_notification;
 mod alert_picture;
+mod alert_place;
 mod alert_selection;
 mod alertmanager_api;
 mod alertmanager_silences;
@@ -72,6 +73,7 @@ mod settings;
 mod silence_api;
 mod silence_store;
 mod site_acknowledgements;
+mod site_clearances;
 mod slo_api;
 mod slo_json;
 mod slo_maintenance;

@@ -15,8 +15,10 @@ use role::settings::{
 };
 use serde::Deserialize;
 
-use crate::delivery_api::DELIVERIES;
-use crate::site_acknowledgements::{AlertPlace, SiteAcknowledgement};
+use crate::alert_place::AlertPlace;
+use crate::delivery_api::{DELIVERIES, SiteChanges};
+use crate::site_acknowledgements::SiteAcknowledgement;
+use crate::site_clearances::SiteClearance;
 
 const TABLE: TableRef<'static> = TableRef::named("alerts.primary");
 /// Silence of the primary after which this site sends.
@@ -26,7 +28,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Longest time between two requests, and that of a request.
 const POLL_INTERVAL_MAX: Duration = Duration::from_secs(1);
 const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(5);
-/// Maximum size of a response: 1,000 deliveries with long names, and 256 KiB of acknowledgements.
+/// Maximum size of a response: 1,000 deliveries with long names, and 256 KiB each of
+/// acknowledgements and clearances.
 const RESPONSE_BYTES_MAX: usize = 4 << 20;
 /// Characters of a response with an error that are shown.
 const EXCERPT_CHARS: usize = 200;
@@ -94,8 +97,8 @@ pub(crate) struct DeliveryPosition {
 #[derive(Debug, Default)]
 pub(crate) struct DeliveryPage {
     pub(crate) deliveries: Vec<SiteDelivery>,
-    /// All of the site; `None` of one that does not tell them.
-    pub(crate) acknowledgements: Option<Vec<SiteAcknowledgement>>,
+    /// All of the site.
+    pub(crate) changes: SiteChanges,
     pub(crate) position: DeliveryPosition,
 }
 
@@ -157,11 +160,28 @@ struct PageJson {
     epoch: i64,
     deliveries: Vec<DeliveryJson>,
     acknowledgements: Option<Vec<AcknowledgementJson>>,
+    /// A primary of an earlier version has neither.
+    #[serde(default)]
+    now_ns: i64,
+    #[serde(default)]
+    clearances: Vec<ClearanceJson>,
+}
+
+#[derive(Deserialize)]
+struct ClearanceJson {
+    file: String,
+    group: String,
+    fingerprint: String,
+    at_ns: i64,
+    by: String,
+    note: String,
 }
 
 /// A primary of an earlier version has no `file` and `group`: which alert is meant is not known.
+/// The severity is that of an alert of an own rule.
 #[derive(Deserialize)]
 struct AcknowledgementJson {
+    severity: Option<u8>,
     file: Option<String>,
     group: Option<String>,
     fingerprint: String,
@@ -203,13 +223,20 @@ fn parse_page(body: &[u8]) -> Result<DeliveryPage, String> {
         });
     }
     let acknowledgement = |json: AcknowledgementJson| {
-        let AcknowledgementJson { file, group, fingerprint, at_ns, until_ns, by, note } = json;
+        let AcknowledgementJson { file, group, fingerprint, at_ns, until_ns, by, note, severity } =
+            json;
         let place = AlertPlace { file: file?, group: group?, fingerprint };
-        Some(SiteAcknowledgement { place, at_ns, until_ns, by, note })
+        Some(SiteAcknowledgement { place, at_ns, until_ns, by, note, severity })
     };
     let acknowledgements =
         page.acknowledgements.map(|all| all.into_iter().filter_map(acknowledgement).collect());
-    Ok(DeliveryPage { deliveries, acknowledgements, position })
+    let clearance = |json: ClearanceJson| {
+        let ClearanceJson { file, group, fingerprint, at_ns, by, note } = json;
+        SiteClearance { place: AlertPlace { file, group, fingerprint }, at_ns, by, note }
+    };
+    let clearances = page.clearances.into_iter().map(clearance).collect();
+    let changes = SiteChanges { acknowledgements, clearances, now_ns: page.now_ns };
+    Ok(DeliveryPage { deliveries, changes, position })
 }
 
 #[cfg(test)]
@@ -231,22 +258,35 @@ mod tests {
 
     #[test]
     fn a_page_is_read_as_written() {
+        let place = AlertPlace {
+            file: "rules.yaml".to_owned(),
+            group: "g".to_owned(),
+            fingerprint: "00ff".to_owned(),
+        };
+        let cleared = SiteClearance {
+            place: place.clone(),
+            at_ns: 1_700_000_000_000_000_002,
+            by: "bob".to_owned(),
+            note: "it is \"gone\"".to_owned(),
+        };
         let acknowledged = SiteAcknowledgement {
-            place: AlertPlace {
-                file: "rules.yaml".to_owned(),
-                group: "g".to_owned(),
-                fingerprint: "00ff".to_owned(),
-            },
+            place,
             at_ns: 1_700_000_000_000_000_000,
             until_ns: 1_700_003_600_000_000_000,
             by: "ann".to_owned(),
             note: "on \"it\"".to_owned(),
+            severity: Some(3),
         };
-        let acknowledgements = [acknowledged.clone()];
-        let text = page_json(1_700_000_000_000_000_001, &[delivery()], &acknowledgements);
+        let other = SiteAcknowledgement { severity: None, ..acknowledged.clone() };
+        let changes = SiteChanges {
+            acknowledgements: Some(vec![acknowledged, other]),
+            clearances: vec![cleared],
+            now_ns: 1_700_000_000_000_000_003,
+        };
+        let text = page_json(1_700_000_000_000_000_001, &[delivery()], &changes);
         let page = parse_page(text.to_string().as_bytes()).expect("a page");
         assert_eq!(page.deliveries, [delivery()]);
-        assert_eq!(page.acknowledgements, Some(vec![acknowledged]));
+        assert_eq!(page.changes, changes);
         let position = DeliveryPosition { epoch: 1_700_000_000_000_000_001, number: 3 };
         assert_eq!(page.position, position);
     }
@@ -256,16 +296,16 @@ mod tests {
         for text in ["", "[]", "{\"epoch\":1}", "<html>"] {
             assert!(parse_page(text.as_bytes()).is_err(), "{text}");
         }
-        let page = page_json(1, &[delivery()], &[]).to_string();
+        let page = page_json(1, &[delivery()], &SiteChanges::default()).to_string();
         let text = page.replace("\"acknowledged\"", "\"gone\"");
         assert_eq!(parse_page(text.as_bytes()).unwrap_err(), "found the state \"gone\"");
     }
 
     /// A site of an earlier version: what was acknowledged there is not known to have ended.
     #[test]
-    fn a_page_without_acknowledgements_says_nothing_of_them() {
+    fn a_page_without_acknowledgements_and_clearances_says_nothing_of_them() {
         let page = parse_page(b"{\"epoch\":1,\"deliveries\":[]}").expect("a page");
-        assert_eq!(page.acknowledgements, None);
+        assert_eq!(page.changes, SiteChanges::default());
     }
 
     #[test]

@@ -87,6 +87,9 @@ pub(crate) enum ReceivedAlertsError {
     /// The file cannot be written.
     #[error("cannot store alerts: {0}; send them again")]
     Write(String),
+    /// The file cannot be written; the alerts are as before.
+    #[error("cannot store changes of alerts from other programs: {0}")]
+    Change(String),
 }
 
 /// All alerts from outside.
@@ -220,31 +223,29 @@ impl ReceivedAlerts {
     }
 
     /// Changes alerts; `change` returns whether the state of one changed, which is durable when
-    /// this returns. Returns whether any did.
+    /// this returns. Returns whether any did. After an error the alerts are as before.
     pub(crate) fn change(
         &self,
-        mut change: impl FnMut(&mut ReceivedAlert) -> bool,
+        change: impl FnMut(&mut ReceivedAlert) -> bool,
     ) -> Result<bool, ReceivedAlertsError> {
-        let is_changed = {
+        // Nobody else writes a change that may be undone.
+        let mut written = lock(&self.written);
+        let (changed, version, version_before) = {
             let mut state = lock(&self.state);
-            let state = &mut *state;
-            let mut is_changed = false;
-            for (labels, alert) in &mut state.alerts {
-                let mut new = ReceivedAlert::clone(alert);
-                if change(&mut new) {
-                    *alert = Arc::new(new);
-                    state.unwritten.insert(labels.clone());
-                    is_changed = true;
-                }
-            }
-            if is_changed {
-                state.measure();
-            }
-            state.count(is_changed);
-            is_changed
+            let version_before = state.durable_version;
+            (state.change(change), state.durable_version, version_before)
         };
-        self.write_changes()?;
-        Ok(is_changed)
+        if changed.is_empty() {
+            return Ok(false);
+        }
+        self.write_to(&mut written, version).map_err(|error| {
+            lock(&self.state).undo(changed, version, version_before);
+            match error {
+                ReceivedAlertsError::Write(cause) => ReceivedAlertsError::Change(cause),
+                other => other,
+            }
+        })?;
+        Ok(true)
     }
 
     /// Ends alerts and acknowledgements whose time is over, and forgets alerts that resolved long
@@ -254,7 +255,7 @@ impl ReceivedAlerts {
             // After a failed write.
             return self.write_changes().map(|()| false);
         }
-        {
+        let changed = {
             let mut state = lock(&self.state);
             let state = &mut *state;
             state.alerts.retain(|labels, alert| {
@@ -264,9 +265,10 @@ impl ReceivedAlerts {
                 }
                 is_kept
             });
-            state.measure();
-        }
-        self.change(|alert| alert.apply_due_changes(now_ns))
+            state.change(|alert| alert.apply_due_changes(now_ns)).len()
+        };
+        self.write_changes()?;
+        Ok(changed > 0)
     }
 
     /// Time at which [`ReceivedAlerts::apply_due_changes`] has something to do.
@@ -295,7 +297,14 @@ impl ReceivedAlerts {
     }
 
     fn write_version(&self, version: u64) -> Result<(), ReceivedAlertsError> {
-        let mut written = lock(&self.written);
+        self.write_to(&mut lock(&self.written), version)
+    }
+
+    fn write_to(
+        &self,
+        written: &mut WrittenAlerts,
+        version: u64,
+    ) -> Result<(), ReceivedAlertsError> {
         if written.version >= version {
             return Ok(());
         }
@@ -322,7 +331,43 @@ impl ReceivedAlerts {
     }
 }
 
+/// An alert that was changed, before and after.
+type ChangedAlert = (Arc<ReceivedAlert>, Arc<ReceivedAlert>);
+
 impl ReceivedState {
+    /// Changes alerts; `change` returns whether the state of one changed.
+    fn change(&mut self, mut change: impl FnMut(&mut ReceivedAlert) -> bool) -> Vec<ChangedAlert> {
+        let mut changed = Vec::new();
+        for (labels, alert) in &mut self.alerts {
+            let mut new = ReceivedAlert::clone(alert);
+            if change(&mut new) {
+                let new = Arc::new(new);
+                changed.push((std::mem::replace(alert, Arc::clone(&new)), new));
+                self.unwritten.insert(labels.clone());
+            }
+        }
+        self.measure();
+        self.count(!changed.is_empty());
+        changed
+    }
+
+    /// Undoes changes that could not be stored. An alert that its source sent meanwhile stays as
+    /// it is: what was sent is newer.
+    fn undo(&mut self, changed: Vec<ChangedAlert>, version: u64, version_before: u64) {
+        for (before, after) in changed {
+            let alert = self.alerts.get_mut(&before.labels);
+            if let Some(alert) = alert.filter(|alert| Arc::ptr_eq(alert, &after)) {
+                *alert = before;
+            }
+        }
+        self.measure();
+        self.count(false);
+        // The alerts are those of the file.
+        if self.durable_version == version {
+            self.durable_version = version_before;
+        }
+    }
+
     /// Changes of some alerts.
     fn changes(&self, changed: &BTreeSet<AlertLabels>) -> Vec<ReceivedChange> {
         let change = |labels: &AlertLabels| match self.alerts.get(labels) {

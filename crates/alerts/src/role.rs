@@ -23,6 +23,7 @@ use crate::alert_board::{AlertBoard, BoardState};
 use crate::alert_history::AlertHistory;
 use crate::arrival_index::ArrivalIndex;
 use crate::arrival_reader::{open_journal, read_arrivals};
+use crate::delivery_api::SiteChanges;
 use crate::error::AlertsError;
 use crate::inventory_store::InventoryStore;
 use crate::message_templates::AlertMessageTemplates;
@@ -35,7 +36,6 @@ use crate::series_change_alerts::SeriesChangeAlerts;
 use crate::series_watcher::{SeriesWatcher, WatchControl, WatcherParts};
 use crate::settings::AlertTables;
 use crate::silence_store::SilenceStore;
-use crate::site_acknowledgements::site_acknowledgements;
 use crate::slo_service::{SloService, SloStatus};
 use crate::standby::{StandbyControl, StandbySite};
 use crate::state_file::StateFile;
@@ -369,7 +369,7 @@ impl Role for AlertsRole {
             Route::new(spec, move |query| answer(&board.read(), query))
         };
         let (notifier, told) = (self.notifier.clone(), self.notifier.clone());
-        let acknowledged = board();
+        let changed = board();
         let (slos, slo) = ((self.slos.clone(), board()), (self.slos.clone(), board()));
         vec![
             Route::new(&alert_list::ALERTS, move |query| alert_list::alerts(&list, query))
@@ -407,8 +407,8 @@ impl Role for AlertsRole {
                 Ok(contact_api::contacts(told.status().as_ref()))
             }),
             Route::new(&delivery_api::DELIVERIES, move |query| {
-                let acknowledgements = || site_acknowledgements(&acknowledged.read());
-                delivery_api::deliveries(&notifier, acknowledgements, started_ns, query)
+                let changes = || SiteChanges::of_site(&changed.read());
+                delivery_api::deliveries(&notifier, changes, started_ns, query)
             }),
         ]
     }

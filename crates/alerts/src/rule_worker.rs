@@ -7,6 +7,7 @@
 mod acknowledgement;
 mod due_changes;
 mod history_writer;
+mod mirroring;
 mod submission;
 
 use std::cell::RefCell;
@@ -34,6 +35,7 @@ use crate::received_alerts::ReceivedAlerts;
 use crate::sample_writer::SampleWriter;
 use crate::settings::AlertTables;
 use crate::silence_store::SilenceStore;
+use crate::site_clearances::{MirroredClearances, SiteClearances};
 use crate::state_file::StateFile;
 use crate::store_evaluator::StoreEvaluator;
 use crate::submitted_alerts::SubmittedAlerts;
@@ -90,6 +92,7 @@ pub(crate) struct RuleWorker {
     submitted_version: Option<u64>,
     /// Whether the acknowledgements of a former primary site are removed.
     has_forgotten_primary: bool,
+    mirrored_clearances: MirroredClearances,
     history_writer: HistoryWriter,
     silences: Arc<SilenceStore>,
     /// Ids of those that were active when the worker last looked.
@@ -156,6 +159,7 @@ impl RuleWorker {
             submitted_received_alerts: SubmittedReceivedAlerts::default(),
             submitted_version: None,
             has_forgotten_primary: false,
+            mirrored_clearances: MirroredClearances::default(),
             silences,
             active_silences: Vec::new(),
             arrivals,
@@ -179,6 +183,7 @@ impl RuleWorker {
             worker.retired.push(group);
         }
         worker.mark_states_recorded();
+        worker.list_stored_clearances();
         worker.publish_all(loaded.rules.problems().cloned().collect());
         worker.reset_arrivals();
         worker
@@ -206,6 +211,15 @@ impl RuleWorker {
         self.handle_requests();
         self.save();
         self.save_received();
+    }
+
+    /// A standby may not have heard of the clearances before a restart.
+    fn list_stored_clearances(&self) {
+        let own = self.groups.iter().flat_map(|one| SiteClearances::of_group(&one.group));
+        let received = self.received.alerts();
+        let received = received.iter().filter_map(|alert| SiteClearances::of_received(alert));
+        let (found, now_ns) = (own.chain(received), self.intake.now());
+        self.board.update(|state| Arc::make_mut(&mut state.clearances).add(found, now_ns));
     }
 
     fn schedule(&mut self, group: EvaluatedGroup) {

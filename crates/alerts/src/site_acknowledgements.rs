@@ -6,16 +6,11 @@
 //! cannot take back.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use notify::AlertLabels;
-use query::LabelSet;
-use rules::{
-    AcknowledgementChange, AlertAcknowledgement, AlertAcknowledgements, AlertState, EvaluatedGroup,
-};
+use rules::{AcknowledgementChange, AlertAcknowledgement, AlertAcknowledgements, AlertState};
 
 use crate::alert_board::BoardState;
-use crate::alert_selection::{alert_labels, fingerprint};
+use crate::alert_place::{AlertPlace, cut_text};
 
 /// Maximum number of acknowledgements of a response: the newest ones.
 const ACKNOWLEDGEMENTS_MAX: usize = 1_000;
@@ -25,34 +20,6 @@ const TEXT_BYTES_MAX: usize = 256 << 10;
 /// it has moved by this.
 pub(crate) const EXPIRY_STEP_NS: u64 = 60 * 1_000_000_000;
 
-/// What an alert is of, at both sites. Other alerts may have the same labels.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct AlertPlace {
-    /// Name of the rule file: its directory may be another one at each site. Empty for an alert
-    /// from another program, as the group.
-    pub(crate) file: String,
-    pub(crate) group: String,
-    /// Of the labels of the alert.
-    pub(crate) fingerprint: String,
-}
-
-impl AlertPlace {
-    /// That of an alert of a rule.
-    pub(crate) fn of_rule(group: &EvaluatedGroup, labels: &LabelSet) -> AlertPlace {
-        let name = Path::new(group.file()).file_name();
-        AlertPlace {
-            file: name.map_or_else(|| group.file().into(), |name| name.to_string_lossy().into()),
-            group: group.name().to_owned(),
-            fingerprint: fingerprint(&alert_labels(labels)),
-        }
-    }
-
-    /// That of an alert from another program.
-    pub(crate) fn of_received(labels: &AlertLabels) -> AlertPlace {
-        AlertPlace { fingerprint: fingerprint(labels), ..AlertPlace::default() }
-    }
-}
-
 /// Acknowledgement of an alert that was made at a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SiteAcknowledgement {
@@ -61,12 +28,18 @@ pub(crate) struct SiteAcknowledgement {
     pub(crate) until_ns: i64,
     pub(crate) by: String,
     pub(crate) note: String,
+    /// Worst severity of the alert while it is acknowledged, of an own rule.
+    pub(crate) severity: Option<u8>,
 }
 
 impl SiteAcknowledgement {
-    fn new(place: AlertPlace, made: &AlertAcknowledgement) -> SiteAcknowledgement {
+    fn new(
+        place: AlertPlace,
+        made: &AlertAcknowledgement,
+        severity: Option<u8>,
+    ) -> SiteAcknowledgement {
         let AlertAcknowledgement { at_ns, until_ns, by, note, .. } = made.clone();
-        SiteAcknowledgement { place, at_ns, until_ns, by, note }
+        SiteAcknowledgement { place, at_ns, until_ns, by, note, severity }
     }
 
     fn text_bytes(&self) -> usize {
@@ -85,11 +58,12 @@ pub(crate) fn site_acknowledgements(state: &BoardState) -> Vec<SiteAcknowledgeme
         Some(SiteAcknowledgement::new(
             AlertPlace::of_rule(&active.report.group, active.labels),
             made,
+            active.alert.acknowledged_severity,
         ))
     });
     let received = state.firing_received().filter_map(|alert| {
         let made = alert.acknowledgements.own()?;
-        Some(SiteAcknowledgement::new(AlertPlace::of_received(&alert.labels), made))
+        Some(SiteAcknowledgement::new(AlertPlace::of_received(&alert.labels), made, None))
     });
     let mut found: Vec<SiteAcknowledgement> =
         own.chain(received).filter(|one| one.until_ns > state.now_ns).collect();
@@ -106,44 +80,57 @@ pub(crate) fn site_acknowledgements(state: &BoardState) -> Vec<SiteAcknowledgeme
 /// All acknowledgements of the primary site; none without a primary site.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PrimaryAcknowledgements {
-    by_place: BTreeMap<AlertPlace, AlertAcknowledgement>,
+    by_place: BTreeMap<AlertPlace, PrimaryAcknowledgement>,
+}
+
+#[derive(Clone, Debug)]
+struct PrimaryAcknowledgement {
+    made: AlertAcknowledgement,
+    /// Worst severity of the alert at the primary while it is acknowledged.
+    severity: Option<u8>,
 }
 
 impl PrimaryAcknowledgements {
     /// Those of the site with this URL, within the limits of those that are made here. Of several
     /// rules of a group that have alerts with the same labels, the one that ends last counts.
     pub(crate) fn new(url: &str, all: Vec<SiteAcknowledgement>) -> PrimaryAcknowledgements {
-        let mut by_place: BTreeMap<AlertPlace, AlertAcknowledgement> = BTreeMap::new();
+        let mut by_place: BTreeMap<AlertPlace, PrimaryAcknowledgement> = BTreeMap::new();
         let valid = all.into_iter().filter(|one| one.at_ns < one.until_ns);
         for one in valid.take(ACKNOWLEDGEMENTS_MAX) {
-            let SiteAcknowledgement { place, at_ns, until_ns, by, note } = one;
+            let SiteAcknowledgement { place, at_ns, until_ns, by, note, severity } = one;
             let by = cut_text(by, AlertAcknowledgement::BY_BYTES_MAX);
             let note = cut_text(note, AlertAcknowledgement::NOTE_BYTES_MAX);
             let origin = Some(url.trim_end_matches('/').to_owned());
             let made = AlertAcknowledgement { at_ns, until_ns, by, note, origin };
-            if by_place.get(&place).is_none_or(|known| known.until_ns < until_ns) {
-                by_place.insert(place, made);
+            if by_place.get(&place).is_none_or(|known| known.made.until_ns < until_ns) {
+                by_place.insert(place, PrimaryAcknowledgement { made, severity });
             }
         }
         PrimaryAcknowledgements { by_place }
     }
 
-    /// The change of an alert of this site; `None` if there is none.
+    /// The change of an alert of this site, which has a severity if it is one of an own rule;
+    /// `None` if there is none.
     pub(crate) fn change(
         &self,
         place: impl FnOnce() -> AlertPlace,
         known: &AlertAcknowledgements,
+        severity: Option<u8>,
         now_ns: i64,
     ) -> Option<AcknowledgementChange> {
         if self.by_place.is_empty() && known.of_primary().is_none() {
             return None;
         }
         let told = self.by_place.get(&place());
-        // The alert is worse here, and the primary does not see that yet.
-        if told.is_some_and(|told| known.has_ended(told.at_ns)) {
+        // The alert is or was worse here, and the primary does not see that yet.
+        let is_worse = |told: &PrimaryAcknowledgement| {
+            known.has_ended(told.made.at_ns)
+                || severity.zip(told.severity).is_some_and(|(here, there)| here < there)
+        };
+        if told.is_some_and(is_worse) {
             return None;
         }
-        let known = known.of_primary();
+        let (known, told) = (known.of_primary(), told.map(|told| &told.made));
         let found = told.map(|told| bounded(told, now_ns)).filter(|found| found.until_ns > now_ns);
         let (Some(told), Some(found)) = (told, found) else {
             return known.map(|_| AcknowledgementChange::RemoveOfPrimary);
@@ -170,12 +157,6 @@ fn bounded(told: &AlertAcknowledgement, now_ns: i64) -> AlertAcknowledgement {
     AlertAcknowledgement { until_ns, ..told.clone() }
 }
 
-/// The first bytes of a text.
-fn cut_text(mut text: String, max: usize) -> String {
-    text.truncate(text.floor_char_boundary(max));
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +179,7 @@ mod tests {
             until_ns: *until_ns,
             by: "ann".to_owned(),
             note: "n".to_owned(),
+            severity: None,
         };
         PrimaryAcknowledgements::new(URL, groups.iter().map(one).collect())
     }
@@ -210,12 +192,12 @@ mod tests {
         alert: &mut AlertAcknowledgements,
         expected: [Option<i64>; 2],
     ) {
-        if let Some(change) = primary.change(|| place("g"), alert, 100) {
+        if let Some(change) = primary.change(|| place("g"), alert, None, 100) {
             alert.apply(&change);
         }
         let found = [alert.own(), alert.of_primary()].map(|one| one.map(|one| one.until_ns));
         assert_eq!(found, expected);
-        assert_eq!(primary.change(|| place("g"), alert, 100), None, "once");
+        assert_eq!(primary.change(|| place("g"), alert, None, 100), None, "once");
     }
 
     fn bob() -> AlertAcknowledgements {
@@ -262,8 +244,32 @@ mod tests {
             until_ns: 200,
             by: "ann".to_owned(),
             note: "n".to_owned(),
+            severity: None,
         };
         check(&PrimaryAcknowledgements::new(URL, vec![one]), &mut alert, [None, Some(200)]);
+    }
+
+    /// It becomes worse here before this site hears of the acknowledgement.
+    #[test]
+    fn an_acknowledgement_of_a_lesser_severity_is_not_that_of_a_worse_alert() {
+        let list = |severity: Option<u8>| {
+            let (by, note) = ("ann".to_owned(), String::new());
+            let (at_ns, until_ns) = (5, 200);
+            let place = place("g");
+            let one = SiteAcknowledgement { place, at_ns, until_ns, by, note, severity };
+            PrimaryAcknowledgements::new(URL, vec![one])
+        };
+        let is_taken = |told: Option<u8>, here: Option<u8>| {
+            let known = AlertAcknowledgements::default();
+            list(told).change(|| place("g"), &known, here, 100).is_some()
+        };
+        assert!(!is_taken(Some(3), Some(1)));
+        for (told, here) in [(Some(3), Some(3)), (Some(1), Some(3)), (Some(3), None), (None, None)]
+        {
+            assert!(is_taken(told, here), "{told:?} {here:?}");
+        }
+        // A primary of an earlier version.
+        assert!(is_taken(None, Some(1)));
     }
 
     #[test]
@@ -294,12 +300,13 @@ mod tests {
         const HOUR: i64 = 3600 * SECOND;
         let list = |at_ns: i64, until_ns: i64| {
             let (by, note) = ("ann".to_owned(), String::new());
-            let one = SiteAcknowledgement { place: place("g"), at_ns, until_ns, by, note };
+            let (place, severity) = (place("g"), None);
+            let one = SiteAcknowledgement { place, at_ns, until_ns, by, note, severity };
             PrimaryAcknowledgements::new(URL, vec![one])
         };
         let mut alert = AlertAcknowledgements::default();
         let mut until = |list: &PrimaryAcknowledgements, now_ns: i64| {
-            if let Some(change) = list.change(|| place("g"), &alert, now_ns) {
+            if let Some(change) = list.change(|| place("g"), &alert, None, now_ns) {
                 alert.apply(&change);
             }
             alert.of_primary().map(|one| one.until_ns)
@@ -327,9 +334,10 @@ mod tests {
             until_ns: 200,
             by: "é".repeat(1 << 20),
             note: "n".repeat(1 << 20),
+            severity: None,
         };
         let found = PrimaryAcknowledgements::new(URL, vec![long]);
-        let found = found.by_place.into_values().next().expect("one");
+        let found = found.by_place.into_values().next().expect("one").made;
         // A character is not cut.
         assert_eq!((found.by.as_str(), found.note.len()), ("é".repeat(128).as_str(), 4096));
         let short = |number: usize| SiteAcknowledgement {
@@ -338,6 +346,7 @@ mod tests {
             until_ns: 200,
             by: String::new(),
             note: String::new(),
+            severity: None,
         };
         let many = PrimaryAcknowledgements::new(URL, (0..2_000).map(short).collect());
         assert_eq!(many.by_place.len(), ACKNOWLEDGEMENTS_MAX);
@@ -355,22 +364,5 @@ mod tests {
             let mut alert = AlertAcknowledgements::default();
             check(&primary(&groups), &mut alert, [None, Some(300)]);
         }
-    }
-
-    #[test]
-    fn the_directory_of_a_rule_file_may_be_another_one() {
-        let group = |file: &str| {
-            let text = "groups:\n- name: g\n  rules:\n  - alert: Down\n    expr: up == 0\n";
-            let parsed = rules::parse_rule_file(file, text, &query::promql::Options::default());
-            let group = parsed.groups.into_iter().next().expect("a group");
-            EvaluatedGroup::new(group, &rules::GroupDefaults::default())
-        };
-        let labels = LabelSet::new([("alertname".to_owned(), "Down".to_owned())]);
-        let place = |file: &str| AlertPlace::of_rule(&group(file), &labels);
-        assert_eq!(place("/etc/topdeck/rules.yaml"), place("/srv/rules.yaml"));
-        assert_ne!(place("/etc/topdeck/rules.yaml"), place("/etc/topdeck/more.yaml"));
-        let received = AlertPlace::of_received(&alert_labels(&labels));
-        assert_eq!(received.fingerprint, place("rules.yaml").fingerprint);
-        assert_ne!(received, place("rules.yaml"));
     }
 }

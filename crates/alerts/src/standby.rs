@@ -2,7 +2,7 @@
 //! only while the primary is silent.
 //!
 //! A thread asks the primary for its deliveries. What it delivered is finished here; the rest is
-//! held until the primary has not answered for a time. What was acknowledged there is acknowledged
+//! held until the primary has not answered for a time. What was acknowledged or cleared there is so
 //! here. There is no consensus: if only the connection between the sites is cut, both send, and
 //! receivers recognize the keys.
 
@@ -16,10 +16,12 @@ use role::json::Json::{self, Bool, Integer, Null, Object, Text};
 use role::json::integer;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::delivery_api::SiteChanges;
 use crate::notifier_handle::NotifierHandle;
 use crate::primary_site::{DeliveryPage, DeliveryPosition, PrimarySite};
-use crate::site_acknowledgements::{PrimaryAcknowledgements, SiteAcknowledgement};
-use crate::worker_control::WorkerControl;
+use crate::site_acknowledgements::PrimaryAcknowledgements;
+use crate::site_clearances::PrimaryClearances;
+use crate::worker_control::{PrimaryChanges, WorkerControl};
 
 /// Messages to the thread, and what it says about the primary. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -203,8 +205,8 @@ impl PrimaryWatch<'_> {
                 self.site.notifier.hold();
                 self.log("answers again; notifications are held");
             }
-            let DeliveryPage { deliveries, acknowledgements, position } = page;
-            acknowledgements.into_iter().for_each(|all| self.mirror(all));
+            let DeliveryPage { deliveries, changes, position } = page;
+            self.mirror(changes, (self.site.clock)());
             if position.epoch != self.position.epoch {
                 self.position = DeliveryPosition { epoch: position.epoch, number: 0 };
             }
@@ -218,11 +220,17 @@ impl PrimaryWatch<'_> {
         }
     }
 
-    /// Takes the acknowledgements of the primary, each time, also if there are none: an alert may
-    /// begin here after it was acknowledged there, and the worker may have failed to store what it
-    /// got before.
-    fn mirror(&self, all: Vec<SiteAcknowledgement>) {
-        self.site.worker.mirror(PrimaryAcknowledgements::new(&self.primary.url(), all));
+    /// Takes the acknowledgements and clearances of the primary, each time, also if there are none:
+    /// an alert may begin here after it was acknowledged there, and the worker may have failed to
+    /// store what it got before. A primary of an earlier version tells none.
+    fn mirror(&self, changes: SiteChanges, answered_ns: i64) {
+        let SiteChanges { acknowledgements, clearances, now_ns } = changes;
+        let Some(acknowledgements) = acknowledgements else { return };
+        let url = self.primary.url();
+        self.site.worker.mirror(PrimaryChanges {
+            acknowledgements: PrimaryAcknowledgements::new(&url, acknowledgements),
+            clearances: PrimaryClearances::new(&url, clearances, now_ns, answered_ns),
+        });
     }
 
     fn look_at_silence(&mut self, cause: &str) {
@@ -281,8 +289,11 @@ mod tests {
             serde_json::from_str(r#"{"url": "http://north:7717"}"#).expect("a table");
         let watch = site.watch(table.read().expect("a site"), OtherSiteDeliveries::default());
         for _ in 0..3 {
-            watch.mirror(Vec::new());
+            let changes = SiteChanges { acknowledgements: Some(Vec::new()), ..Default::default() };
+            watch.mirror(changes, 0);
             assert!(site.worker.take_mirrored().is_some());
         }
+        watch.mirror(SiteChanges::default(), 0);
+        assert!(site.worker.take_mirrored().is_none(), "of an earlier version");
     }
 }

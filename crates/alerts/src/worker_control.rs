@@ -13,6 +13,7 @@ use crate::alert_selection::AlertSelection;
 use crate::rule_loader::RuleSet;
 use crate::settings::AlertTables;
 use crate::site_acknowledgements::PrimaryAcknowledgements;
+use crate::site_clearances::PrimaryClearances;
 
 /// Maximum number of changes of alerts that wait. Each one has a thread of those of all requests.
 const REQUESTS_MAX: usize = 64;
@@ -24,6 +25,13 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct ReloadedRules {
     pub(crate) settings: AlertTables,
     pub(crate) rules: RuleSet,
+}
+
+/// What people did with alerts at the primary site; nothing without a primary site.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PrimaryChanges {
+    pub(crate) acknowledgements: PrimaryAcknowledgements,
+    pub(crate) clearances: PrimaryClearances,
 }
 
 /// What somebody does to alerts.
@@ -58,7 +66,7 @@ struct ControlState {
     reloaded: Option<ReloadedRules>,
     requests: VecDeque<AlertChangeRequest>,
     /// The newest ones.
-    of_primary: Option<PrimaryAcknowledgements>,
+    of_primary: Option<PrimaryChanges>,
     is_woken: bool,
 }
 
@@ -115,14 +123,14 @@ impl WorkerControl {
         wait_for_reply(&received)
     }
 
-    /// Lets the worker make the acknowledgements of the primary site its own.
-    pub(crate) fn mirror(&self, found: PrimaryAcknowledgements) {
+    /// Lets the worker make the changes of the primary site its own.
+    pub(crate) fn mirror(&self, found: PrimaryChanges) {
         self.lock().of_primary = Some(found);
         self.wake.notify_all();
     }
 
-    /// Acknowledgements of the primary site that are new.
-    pub(crate) fn take_mirrored(&self) -> Option<PrimaryAcknowledgements> {
+    /// Changes of the primary site that are new.
+    pub(crate) fn take_mirrored(&self) -> Option<PrimaryChanges> {
         self.lock().of_primary.take()
     }
 

@@ -140,7 +140,7 @@ impl AlertAcknowledgements {
         }
     }
 
-    /// Appends the lines of a stored alert, `acknowledged …` and `mirrored …`
+    /// Appends the lines of a stored alert, `acknowledged …`, `mirrored …` and `mirrored_ended …`
     /// (`docs/formats/alert-states.md`).
     pub fn write_lines(&self, text: &mut String) {
         for one in self.own.iter().chain(&self.of_primary) {
@@ -152,10 +152,14 @@ impl AlertAcknowledgements {
                 Some(url) => writeln!(text, "mirrored {words} {}", escape_word(url)),
             };
         }
+        if let Some(ended_ns) = self.ended_of_primary_ns {
+            _ = writeln!(text, "mirrored_ended {ended_ns}");
+        }
     }
 
     /// Reads such a line from its keyword and its other words; `None` if it is invalid.
     pub fn read_line(&mut self, keyword: &str, words: &str) -> Option<()> {
+        let time = |word: &str| word.parse::<i64>().ok().filter(|_| !word.starts_with('+'));
         let (at_ns, until_ns, by, note, origin) = match keyword {
             "acknowledged" => {
                 let [at_ns, until_ns, by, note] = split_words(words)?;
@@ -165,9 +169,12 @@ impl AlertAcknowledgements {
                 let [at_ns, until_ns, by, note, url] = split_words(words)?;
                 (at_ns, until_ns, by, note, Some(unescape_word(url)?))
             }
+            "mirrored_ended" => {
+                self.ended_of_primary_ns = Some(time(words)?);
+                return Some(());
+            }
             _ => return None,
         };
-        let time = |word: &str| word.parse::<i64>().ok().filter(|_| !word.starts_with('+'));
         self.set(AlertAcknowledgement {
             at_ns: time(at_ns)?,
             until_ns: time(until_ns)?,
@@ -262,23 +269,31 @@ mod tests {
     #[test]
     fn lines_are_read_as_written() {
         let mut of = AlertAcknowledgements::default();
+        of.apply(&by("ann", 150));
+        of.end();
         of.apply(&by("bob", 100));
         of.apply(&by("ann", 200));
         let mut text = String::new();
         of.write_lines(&mut text);
-        assert_eq!(text, "acknowledged 90 100 bob \nmirrored 190 200 ann  http://north\n");
+        let expected = "acknowledged 90 100 bob \nmirrored 190 200 ann  http://north\n\
+                        mirrored_ended 140\n";
+        assert_eq!(text, expected);
         let mut read = AlertAcknowledgements::default();
         for line in text.lines() {
             let (keyword, words) = line.split_once(' ').expect("words");
             assert_eq!(read.read_line(keyword, words), Some(()));
         }
         assert_eq!(read, of);
+        assert!(read.has_ended(140));
         for (keyword, words) in [
             ("acknowledged", "90 100 bob"),
             ("acknowledged", "90 100 bob n http://north"),
             ("mirrored", "90 100 bob n"),
             ("mirrored", "+90 100 bob n http://north"),
             ("mirrored", "90 x bob n http://north"),
+            ("mirrored_ended", "+90"),
+            ("mirrored_ended", "90 100"),
+            ("mirrored_ended", ""),
             ("confirmed", "90 100 bob n"),
         ] {
             assert_eq!(read.read_line(keyword, words), None, "{keyword} {words}");

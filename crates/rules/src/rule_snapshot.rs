@@ -11,6 +11,7 @@
 //! unknown_reported TIME             of the preceding alert
 //! acknowledged AT UNTIL BY NOTE     of the preceding alert
 //! mirrored AT UNTIL BY NOTE URL     of the preceding alert
+//! mirrored_ended AT                 of the preceding alert
 //! acknowledged_severity SEVERITY    of the preceding alert
 //! criterion INDEX SEVERITY LOWER ESTIMATE UPPER THRESHOLD UNIT CHANGED    of the preceding alert
 //! flaps CHANGES FIRING
@@ -41,7 +42,7 @@ const TITLE: &str = "topdeck alert states ";
 pub const SNAPSHOT_VERSION: u32 = 5;
 /// Oldest version that is read: it has no line `criterion`. Up to version 2, there are no lines
 /// `rows_after` and `began`, up to version 3 no lines `unknown_reported`, `mirrored` and
-/// `acknowledged_severity`, and up to version 4 no line `clock_step`.
+/// `acknowledged_severity`, and up to version 4 no lines `clock_step` and `mirrored_ended`.
 const OLDEST_VERSION: u32 = 1;
 
 /// State of a group.
@@ -285,7 +286,7 @@ impl SnapshotReader {
                 rule.table.rows_after_ns = Some(parse_number(rest)?);
                 Some(())
             }
-            "acknowledged" | "mirrored" => {
+            "acknowledged" | "mirrored" | "mirrored_ended" => {
                 let SnapshotItem::Alert(alert) = &mut self.item else { return None };
                 alert.acknowledgements.read_line(keyword, rest)
             }

@@ -170,6 +170,37 @@ fn a_write_that_fails_is_an_error_and_is_made_later() {
     assert_eq!(stored.only(), (true, 1, 5));
 }
 
+#[test]
+fn a_change_that_cannot_be_stored_is_not_made() {
+    let mut stored = StoredAlerts::new();
+    stored.alerts.put(vec![alert("a", 0, 60), alert("b", 0, 60)], 0).unwrap();
+    stored.reopen(0);
+    let blocked = stored.dir.join("received-alerts.new");
+    std::fs::create_dir(&blocked).unwrap();
+    let firing = |stored: &StoredAlerts| {
+        let alerts = stored.alerts.alerts().into_iter();
+        alerts.filter(|alert| alert.is_firing).count()
+    };
+    let clearance =
+        AlertClearance { at_ns: MINUTE, by: "ann".to_owned(), note: String::new(), origin: None };
+    let clear = |stored: &StoredAlerts| {
+        stored.alerts.change(|alert| alert.is_firing && alert.clear(&clearance))
+    };
+    let before = (stored.alerts.alerts(), stored.alerts.state_version());
+    let error = clear(&stored).unwrap_err().to_string();
+    assert!(error.starts_with("cannot store changes of alerts from other programs: "), "{error}");
+    assert_eq!((stored.alerts.alerts(), stored.alerts.state_version()), before);
+    // What is told of them is what is stored.
+    assert!(stored.alerts.durable_alerts().is_ok());
+    stored.reopen(0);
+    assert_eq!(firing(&stored), 2);
+    std::fs::remove_dir(&blocked).unwrap();
+    assert!(clear(&stored).unwrap());
+    assert!(!clear(&stored).unwrap(), "once");
+    stored.reopen(2 * MINUTE);
+    assert_eq!(firing(&stored), 0);
+}
+
 const DATA: &str = "/data";
 
 fn sim_disk() -> SimDisk {

@@ -1,16 +1,28 @@
 //! Acknowledgements and clearances: alerts of rules and from outside, changed by the worker,
-//! durable before the request is answered. Acknowledgements of the primary site are made in the
-//! same way.
+//! durable before the request is answered.
+//!
+//! Alerts of rules are stored in one file, and those from outside in another one. If the second
+//! cannot be written, the answer says which alerts are changed, and a repetition changes the rest.
+
+use std::sync::Arc;
 
 use query::LabelSet;
 use role::RouteError;
-use rules::{AcknowledgementChange, AlertState, EvaluatedGroup};
+use rules::{AlertState, EvaluatedGroup};
 
 use super::RuleWorker;
+use crate::alert_place::AlertPlace;
 use crate::alert_selection::{AlertSelection, alert_labels, fingerprint};
-use crate::received_alerts::ReceivedAlert;
-use crate::site_acknowledgements::{AlertPlace, PrimaryAcknowledgements};
+use crate::site_clearances::SiteClearance;
 use crate::worker_control::{AlertChange, AlertChangeReply, AlertChangeRequest};
+
+/// Alerts that were changed.
+#[derive(Debug, Default)]
+struct ChangedAlerts {
+    fingerprints: Vec<String>,
+    /// Those that were cleared.
+    clearances: Vec<SiteClearance>,
+}
 
 impl RuleWorker {
     /// Makes the changes that requests wait for.
@@ -21,63 +33,7 @@ impl RuleWorker {
             // The client may have given up.
             let _ = reply.send(result);
         }
-        let found = self.control.take_mirrored();
-        if let Some(found) = found.filter(|_| self.settings.has_primary()) {
-            self.mirror(&found);
-        }
-    }
-
-    /// Removes the acknowledgements of a former primary site: nobody can take them back.
-    pub(super) fn forget_primary(&mut self) {
-        if !self.has_forgotten_primary && !self.settings.has_primary() {
-            self.has_forgotten_primary = self.mirror(&PrimaryAcknowledgements::default());
-        }
-    }
-
-    /// Makes the acknowledgements of the primary site those of this one. If they cannot be stored,
-    /// which is logged, those that the primary lists next are tried: it lists all, each second.
-    /// Returns whether they are stored.
-    fn mirror(&mut self, found: &PrimaryAcknowledgements) -> bool {
-        let now_ns = self.intake.now();
-        let mut before = Vec::new();
-        for (at, scheduled) in self.groups.iter_mut().enumerate() {
-            let group = &mut scheduled.group;
-            let changes = mirrored_changes(group, found, now_ns);
-            if changes.is_empty() {
-                continue;
-            }
-            before.push((at, group.clone()));
-            for (rule, labels, change) in changes {
-                group.change_acknowledgements(rule, &labels, &change);
-            }
-        }
-        let mut is_changed = !before.is_empty();
-        let mut is_stored = self.store_acknowledgements(before).is_ok();
-        is_changed &= is_stored;
-        let change = |alert: &ReceivedAlert| {
-            let place = || AlertPlace::of_received(&alert.labels);
-            found.change(place, &alert.acknowledgements, now_ns).filter(|_| alert.is_firing)
-        };
-        if self.received.alerts().iter().any(|alert| change(alert).is_some()) {
-            let changed = self.received.change(|alert| {
-                change(alert).is_some_and(|change| alert.change_acknowledgements(&change))
-            });
-            match changed {
-                Ok(_) => {
-                    self.record_received();
-                    self.submit_received();
-                }
-                Err(error) => {
-                    self.log_received_error(Some(error.to_string()));
-                    is_stored = false;
-                }
-            }
-            is_changed = true;
-        }
-        if is_changed {
-            self.board.advance_revision();
-        }
-        is_stored
+        self.mirror_primary();
     }
 
     fn change_alerts(
@@ -85,35 +41,54 @@ impl RuleWorker {
         selection: &AlertSelection,
         change: &AlertChange,
     ) -> AlertChangeReply {
-        let mut found = self.change_own(selection, change)?;
+        let own = self.change_own(selection, change)?;
+        let mut received = ChangedAlerts::default();
         let changed = self.received.change(|alert| {
             if !alert.is_firing || !selection.contains(&alert.labels) {
                 return false;
             }
-            found.push(fingerprint(&alert.labels));
+            received.fingerprints.push(fingerprint(&alert.labels));
             match change {
                 AlertChange::Acknowledge(change) => alert.change_acknowledgements(change),
-                AlertChange::Clear(clearance) => alert.clear(clearance),
+                AlertChange::Clear(clearance) => {
+                    let place = AlertPlace::of_received(&alert.labels);
+                    received.clearances.push(SiteClearance::new(place, clearance));
+                    alert.clear(clearance)
+                }
             }
         });
-        let is_changed = changed.map_err(|error| RouteError::Unavailable(error.to_string()))?;
-        if is_changed {
+        let now_ns = self.intake.now();
+        let is_stored = changed.is_ok();
+        let clearances = own.clearances.into_iter();
+        let clearances = clearances.chain(received.clearances.into_iter().filter(|_| is_stored));
+        self.board.update(|state| {
+            Arc::make_mut(&mut state.clearances).add(clearances, now_ns);
+        });
+        if matches!(changed, Ok(true)) {
             self.record_received();
             self.submit_received();
         }
+        self.board.advance_revision();
+        if let Err(error) = changed {
+            let (changed, unchanged) = (own.fingerprints, received.fingerprints);
+            let what = partial_change(&error.to_string(), changed, unchanged);
+            return Err(RouteError::Unavailable(what));
+        }
+        let found = sorted(own.fingerprints.into_iter().chain(received.fingerprints));
         if found.is_empty() {
             let what = "no pending or firing alert is selected; list alerts with `topdeck alerts`";
             return Err(RouteError::NotFound(what.to_owned()));
         }
-        found.sort();
-        found.dedup();
-        self.board.advance_revision();
         Ok(found)
     }
 
     /// Changes alerts of rules. If the states cannot be stored, they stay as they were.
-    fn change_own(&mut self, selection: &AlertSelection, change: &AlertChange) -> AlertChangeReply {
-        let (mut found, mut before) = (Vec::new(), Vec::new());
+    fn change_own(
+        &mut self,
+        selection: &AlertSelection,
+        change: &AlertChange,
+    ) -> Result<ChangedAlerts, RouteError> {
+        let (mut found, mut before) = (ChangedAlerts::default(), Vec::new());
         for (at, scheduled) in self.groups.iter_mut().enumerate() {
             let group = &mut scheduled.group;
             let selected = selected_alerts(group, selection);
@@ -126,18 +101,22 @@ impl RuleWorker {
                     AlertChange::Acknowledge(change) => {
                         group.change_acknowledgements(rule, &labels, change)
                     }
-                    AlertChange::Clear(clearance) => group.clear_alert(rule, &labels, clearance),
+                    AlertChange::Clear(clearance) => {
+                        let place = AlertPlace::of_rule(group, &labels);
+                        found.clearances.push(SiteClearance::new(place, clearance));
+                        group.clear_alert(rule, &labels, clearance)
+                    }
                 };
-                found.extend(is_found.then_some(print));
+                found.fingerprints.extend(is_found.then_some(print));
             }
         }
-        self.store_acknowledgements(before)?;
+        self.store_changed_groups(before)?;
         Ok(found)
     }
 
     /// Stores, publishes and submits groups whose alerts changed without an evaluation. If the
     /// states cannot be stored, the groups stay as they were `before`.
-    fn store_acknowledgements(
+    pub(super) fn store_changed_groups(
         &mut self,
         before: Vec<(usize, EvaluatedGroup)>,
     ) -> Result<(), RouteError> {
@@ -161,24 +140,25 @@ impl RuleWorker {
     }
 }
 
-/// Rule, labels and new acknowledgement of the active alerts that the primary site acknowledged
-/// otherwise.
-fn mirrored_changes(
-    group: &EvaluatedGroup,
-    found: &PrimaryAcknowledgements,
-    now_ns: i64,
-) -> Vec<(usize, LabelSet, AcknowledgementChange)> {
-    let rules = group.rules().iter().enumerate();
-    let changes = rules.flat_map(|(rule, evaluated)| {
-        let alerts = evaluated.alerts().alerts();
-        let active = alerts.filter(|(_, alert)| alert.state != AlertState::Inactive);
-        active.filter_map(move |(labels, alert)| {
-            let place = || AlertPlace::of_rule(group, labels);
-            let change = found.change(place, &alert.acknowledgements, now_ns)?;
-            Some((rule, labels.clone(), change))
-        })
-    });
-    changes.collect()
+/// Why some of the selected alerts are not changed, and which.
+fn partial_change(error: &str, changed: Vec<String>, unchanged: Vec<String>) -> String {
+    if changed.is_empty() {
+        return format!("{error}; nothing is changed; retry");
+    }
+    let list = |prints: Vec<String>| sorted(prints).join(", ");
+    format!(
+        "{error}; changed: {} (alerts of rules); unchanged: {} (alerts from other programs); \
+         repeat the request to change the rest",
+        list(changed),
+        list(unchanged)
+    )
+}
+
+fn sorted(prints: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut prints: Vec<String> = prints.into_iter().collect();
+    prints.sort();
+    prints.dedup();
+    prints
 }
 
 /// Rule, labels and fingerprint of the active alerts that are selected.

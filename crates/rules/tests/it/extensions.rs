@@ -420,7 +420,7 @@ fn without_stored_states_for_is_restored_from_its_series_as_in_prometheus() {
 fn clear(node: &mut SimulatedNode) -> bool {
     let (at_ns, by, note) = (node.time_ns, "ann".to_owned(), "it is gone".to_owned());
     let alert = labels("{alertname=\"Down\", instance=\"a\"}");
-    node.group.clear_alert(0, &alert, &AlertClearance { at_ns, by, note })
+    node.group.clear_alert(0, &alert, &AlertClearance { at_ns, by, note, origin: None })
 }
 
 /// Who cleared the only alert, and the begin of the alert.

@@ -104,7 +104,7 @@ fn the_page_documents_the_lines_of_own_rules() {
     let text = encode_snapshots(&snapshots);
     assert!(text.contains("\ncriterion 0 2 "), "{text}");
     assert!(text.contains("\nrows_after 1700000000000000000\n"), "{text}");
-    for line in ["criterion INDEX SEVERITY", "rows_after TIME", "began TIME"] {
+    for line in ["criterion INDEX SEVERITY", "rows_after TIME", "began TIME", "mirrored_ended AT"] {
         assert!(PAGE.contains(&format!("| `{line}")), "{line}");
     }
     assert_eq!(decode_snapshots(&text), Ok(snapshots));

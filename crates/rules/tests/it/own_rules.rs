@@ -207,6 +207,35 @@ fn an_acknowledgement_ends_when_the_alert_becomes_worse_and_stays_when_it_become
     assert!(acknowledged_after(&mut node, 500.0), "it is as bad as when it was acknowledged");
 }
 
+/// The primary site lists the acknowledgement until the alert is worse there, too.
+#[test]
+fn an_acknowledgement_of_the_primary_site_that_ended_is_known_to_have_ended_after_a_restart() {
+    let rule = slow(
+        &(criterion("severity = 1\nstatistic = \"max\"\nabove = 100")
+            + &criterion("severity = 3\nstatistic = \"max\"\nabove = 10")),
+    );
+    let mut node = SimulatedNode::new(&rule);
+    node.set(LATENCY, 50.0);
+    node.step();
+    let at_ns = node.time_ns;
+    let change = AcknowledgementChange::Set(AlertAcknowledgement {
+        at_ns,
+        until_ns: at_ns + 60 * MINUTE,
+        by: "ann".to_owned(),
+        note: String::new(),
+        origin: Some("http://north:7717".to_owned()),
+    });
+    let labels = node.group.rules()[0].alerts().alerts().next().unwrap().0.clone();
+    assert!(node.group.change_acknowledgements(0, &labels, &change));
+    node.time_ns += 2 * MINUTE;
+    node.set(LATENCY, 500.0);
+    node.step();
+    node.restart(&rule, 0);
+    let known = only_alert(&node, 0).expect("it fires").acknowledgements.clone();
+    assert_eq!((known.current(), known.has_ended(at_ns)), (None, true));
+    assert!(!known.has_ended(at_ns + 1));
+}
+
 #[test]
 fn a_severity_survives_a_restart() {
     let rule = slow(&criterion("severity = 3\nstatistic = \"max\"\nabove = 10"));

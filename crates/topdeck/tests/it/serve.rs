@@ -1,6 +1,7 @@
 //! `topdeck serve` and `topdeck agent`, as processes.
 
 mod alert_actions;
+mod alert_clearance;
 mod alert_history;
 mod alert_kills;
 mod alert_receiver;

@@ -241,6 +241,83 @@ fn an_acknowledgement_at_the_standby_stays_whatever_the_primary_has() {
     sites.primary.stop();
 }
 
+/// Clears the alerts of a host at a site.
+#[track_caller]
+fn clear(server: &ServerProcess, host: &str) {
+    let body = format!("{{\"matchers\": [\"host={host}\"], \"author\": \"ann\"}}");
+    let sent = request_at(server.address(), "POST", "/v1/alerts/clear", &[], body.as_bytes());
+    let sent = sent.expect("it answers");
+    assert_eq!(sent.status, 200, "{}", sent.text());
+}
+
+/// Names and hosts of the alerts that a site lists, and since when.
+fn listed(server: &ServerProcess) -> Vec<(String, i64)> {
+    let alerts = server.get("/v1/alerts").json();
+    let alerts = alerts["alerts"].as_array().cloned().unwrap_or_default();
+    let text = |alert: &serde_json::Value, name: &str| {
+        alert["labels"][name].as_str().expect("a text").to_owned()
+    };
+    let one = |alert: serde_json::Value| {
+        let name = format!("{} {}", text(&alert, "alertname"), text(&alert, "host"));
+        (name, alert["since_ns"].as_i64().expect("a time"))
+    };
+    alerts.into_iter().map(one).collect()
+}
+
+#[test]
+fn an_alert_that_was_cleared_at_the_primary_does_not_fire_again_after_a_failover() {
+    let mut sites = TwoSites::start();
+    let outside = "[{\"labels\": {\"alertname\": \"Outside\", \"host\": \"a\"}}]";
+    for site in [&sites.primary, &sites.standby] {
+        let path = "/api/v2/alerts";
+        let sent = request_at(site.address(), "POST", path, &[], outside.as_bytes());
+        assert_eq!(sent.expect("it answers").status, 200);
+        set_due(site, "b", 0);
+        wait_until("it knows both alerts", || listed(site).len() == 2);
+    }
+    sites.wait_for("a", "firing", 1);
+    sites.wait_for("b", "firing", 1);
+    let since = |site: &ServerProcess| {
+        let due = listed(site).into_iter().find(|(name, _)| name == "Due b");
+        due.map(|(_, since_ns)| since_ns)
+    };
+    let before = since(&sites.standby);
+    // It hears of a clearance after its restart. The condition holds: the alert begins anew at both
+    // sites, once.
+    sites.standby.kill();
+    clear(&sites.primary, "b");
+    sites.standby.start();
+    wait_until("it has begun anew", || since(&sites.standby).is_some_and(|at| Some(at) > before));
+    let anew = since(&sites.standby);
+    let history = sites.standby.get("/v1/alerts/history?event=resolved").json();
+    let by = history["history"][0]["by"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(by, format!("ann at http://127.0.0.1:{}", sites.proxy.port), "{history:#}");
+    // Later lists of the primary have the clearance, too.
+    let author = ", \"author\": \"bob\"";
+    wait_until("the primary knows it", || {
+        is_acknowledged(&sites.primary, "acknowledge", "b", author)
+    });
+    wait_until("the standby has a later list", || sites.acknowledged_by("b").is_some());
+    assert_eq!(since(&sites.standby), anew);
+    // The primary knows a clearance after its restart, too.
+    sites.standby.kill();
+    clear(&sites.primary, "a");
+    sites.wait_for("a", "resolved", 1);
+    sites.primary.kill();
+    sites.primary.start();
+    sites.standby.start();
+    wait_until("it is cleared there, too", || {
+        !listed(&sites.standby).iter().any(|(name, _)| name == "Outside a")
+    });
+    sites.primary.kill();
+    sites.wait_for_sending(true);
+    // The standby sends, but not the alert that was cleared.
+    set_due(&sites.standby, "c", 0);
+    sites.wait_for("c", "firing", 1);
+    assert_eq!(sites.receiver.of("/hook", "a", "firing").len(), 1, "{}", sites.standby.log());
+    sites.standby.stop();
+}
+
 #[test]
 fn sites_that_are_cut_from_each_other_send_the_same_keys() {
     let sites = TwoSites::start();
