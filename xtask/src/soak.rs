@@ -44,7 +44,7 @@ const PARTS: [CiPart; 6] = [
     },
     CiPart {
         name: "alerts",
-        description: "a hundred kills while alerts fire, are sent and acknowledged; part of test",
+        description: "kills, failing sites, full disks: alerts arrive; part of test",
         is_alone: true,
         run: alerts,
         ..CiPart::DEFAULT

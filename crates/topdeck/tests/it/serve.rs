@@ -2,6 +2,8 @@
 
 mod alert_actions;
 mod alert_clearance;
+mod alert_compliance;
+mod alert_full_disk;
 mod alert_history;
 mod alert_kills;
 mod alert_receiver;
@@ -23,6 +25,7 @@ mod proxy;
 mod retire;
 mod robustness;
 pub(crate) mod server_process;
+mod site_kills;
 mod slo;
 mod standby;
 mod wire;

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use super::alert_receiver::{AlertMessage, AlertReceiver, ReceiverAnswer};
 use super::alerts::{alerts, with_rules};
 use super::client::request_at;
-use super::data_loss::SmallFilesystem;
 use super::server_process::{ServerProcess, wait_until};
 
 /// Rounds of the short version: each moment once.
@@ -23,7 +22,7 @@ const ROUNDS_SOAK: usize = 100;
 const PAUSE_MAX: Duration = Duration::from_millis(300);
 /// About the time that an acknowledgement takes.
 const ACKNOWLEDGEMENT_TIME: Duration = Duration::from_millis(20);
-const PATHS: [&str; 2] = ["/hook", "/key"];
+pub(super) const PATHS: [&str; 2] = ["/hook", "/key"];
 
 /// When the server is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +42,11 @@ enum KillMoment {
     ServerError,
     /// After a message arrived and the connection was reset.
     Reset,
+    /// While the receiver is down, which is so after the restart, too.
+    Down,
 }
 
-const MOMENTS: [KillMoment; 8] = [
+const MOMENTS: [KillMoment; 9] = [
     KillMoment::Reset,
     KillMoment::ServerError,
     KillMoment::Firing,
@@ -54,6 +55,7 @@ const MOMENTS: [KillMoment; 8] = [
     KillMoment::Acknowledging,
     KillMoment::Resolving,
     KillMoment::RateLimited,
+    KillMoment::Down,
 ];
 
 const RULES: &str = "  - alert: Deep\n    expr: depth > 5\n    annotations:\n      \
@@ -73,15 +75,34 @@ struct KillRun {
     hosts: BTreeMap<String, DueStates>,
     /// Keys of notifications that `hook` did not get.
     given_up: BTreeSet<String>,
-    random: u64,
+    random: RandomTimes,
 }
 
-fn settings(receiver: &AlertReceiver) -> String {
+/// Random times, so that kills hit any moment.
+pub(super) struct RandomTimes(u64);
+
+impl RandomTimes {
+    pub(super) fn new(seed: u64) -> RandomTimes {
+        RandomTimes(seed | 1)
+    }
+
+    /// Waits for a random time.
+    pub(super) fn pause(&mut self, max: Duration) {
+        // Xorshift (Marsaglia).
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        std::thread::sleep(Duration::from_micros(self.0 % max.as_micros() as u64));
+    }
+}
+
+pub(super) fn settings(receiver: &AlertReceiver) -> String {
     let contact = |name: &str, is_idempotent: bool| {
         let address = receiver.address;
         format!(
             "[[contact]]\nname = \"{name}\"\nkind = \"webhook\"\nurl = \
-             \"http://{address}/{name}\"\nidempotent = {is_idempotent}\n"
+             \"http://{address}/{name}\"\nidempotent = {is_idempotent}\nmax_retry_interval = \
+             \"1s\"\n"
         )
     };
     let (hook, key) = (contact("hook", false), contact("key", true));
@@ -93,7 +114,7 @@ fn settings(receiver: &AlertReceiver) -> String {
 }
 
 #[track_caller]
-fn set_depth(server: &ServerProcess, host: &str, value: f64) {
+pub(super) fn set_depth(server: &ServerProcess, host: &str, value: f64) {
     let body = format!("depth,host={host} value={value}");
     let sent = request_at(server.address(), "POST", "/api/v2/write", &[], body.as_bytes());
     assert!(sent.expect("it answers").status < 300);
@@ -110,7 +131,7 @@ fn acknowledge(address: std::net::SocketAddr, host: &str) -> bool {
 }
 
 /// The alert of a host.
-fn alert_of(server: &ServerProcess, host: &str) -> Value {
+pub(super) fn alert_of(server: &ServerProcess, host: &str) -> Value {
     let all = alerts(server)["alerts"].as_array().cloned().unwrap_or_default();
     all.into_iter().find(|alert| alert["labels"]["host"] == host).unwrap_or_default()
 }
@@ -122,21 +143,7 @@ impl KillRun {
         std::fs::write(server.dir.path("rules.yaml"), with_rules(RULES)).expect("rules");
         server.start();
         let (hosts, given_up) = (BTreeMap::new(), BTreeSet::new());
-        KillRun { server, receiver, hosts, given_up, random: seed | 1 }
-    }
-
-    /// Xorshift (Marsaglia).
-    fn random(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random
-    }
-
-    /// Waits for a random time, so that kills hit any moment.
-    fn pause(&mut self, max: Duration) {
-        let max_us = max.as_micros() as u64;
-        std::thread::sleep(Duration::from_micros(self.random() % max_us));
+        KillRun { server, receiver, hosts, given_up, random: RandomTimes::new(seed) }
     }
 
     /// Kills the server, starts it, and notes what it will not deliver.
@@ -184,7 +191,7 @@ impl KillRun {
         self.receiver.set_answer(match moment {
             KillMoment::Unanswered => ReceiverAnswer::Hold,
             KillMoment::RateLimited => ReceiverAnswer::RateLimit,
-            KillMoment::ServerError => ReceiverAnswer::ServerError,
+            KillMoment::ServerError | KillMoment::Down => ReceiverAnswer::ServerError,
             KillMoment::Reset => ReceiverAnswer::Reset,
             _ => ReceiverAnswer::Accept,
         });
@@ -192,7 +199,7 @@ impl KillRun {
         set_depth(&self.server, &host, 7.5);
         self.hosts.insert(host.clone(), DueStates::default());
         match moment {
-            KillMoment::Firing => self.pause(PAUSE_MAX),
+            KillMoment::Firing => self.random.pause(PAUSE_MAX),
             // A contact sends one message at a time: perhaps that of an earlier round.
             KillMoment::Unanswered => {
                 wait_until("a message gets no response", || self.receiver.held() > held);
@@ -202,16 +209,26 @@ impl KillRun {
             KillMoment::RateLimited | KillMoment::ServerError => {
                 wait_until("a message is refused", || self.receiver.refused() > refused);
             }
+            KillMoment::Down => {
+                wait_until("a message is refused", || self.receiver.refused() > refused);
+                self.server.kill();
+                let refused = self.receiver.refused();
+                self.server.start();
+                wait_until("it is refused again", || self.receiver.refused() > refused);
+                self.receiver.set_answer(ReceiverAnswer::Accept);
+                self.note_given_up();
+                return;
+            }
             KillMoment::Resolving => {
                 self.wait_for("/key", &host, "firing");
                 self.lower(&host);
-                self.pause(PAUSE_MAX);
+                self.random.pause(PAUSE_MAX);
             }
             KillMoment::Acknowledging => {
                 self.wait_for("/key", &host, "firing");
                 let (address, asked) = (self.server.address(), host.clone());
                 let asking = std::thread::spawn(move || acknowledge(address, &asked));
-                self.pause(ACKNOWLEDGEMENT_TIME);
+                self.random.pause(ACKNOWLEDGEMENT_TIME);
                 self.server.kill();
                 let is_answered = asking.join().expect("no panic");
                 self.server.start();
@@ -263,27 +280,10 @@ impl KillRun {
         self.server.stop();
     }
 
-    /// No state is told after a newer one; a contact without keys gets a message twice at most, the
-    /// second marked. Returns the number of marked messages.
+    /// Returns the number of marked messages.
     fn check_order_and_repeats(&self) -> usize {
-        let mut of_keys: BTreeMap<(String, String), Vec<bool>> = BTreeMap::new();
-        let mut newest: BTreeMap<(String, String), u64> = BTreeMap::new();
         let all = self.receiver.messages();
-        for AlertMessage { path, key, is_repeat, .. } in all.iter().cloned() {
-            let (alert, transition) = key.split_once('/').expect("alert and number");
-            let transition: u64 = transition.parse().expect("a number, and no reminder");
-            let newest = newest.entry((path.clone(), alert.to_owned())).or_default();
-            assert!(*newest <= transition, "{path} got {key} after {newest}");
-            *newest = transition;
-            of_keys.entry((path, key)).or_default().push(is_repeat);
-        }
-        for ((path, key), marks) in &of_keys {
-            let is_right = match path.as_str() {
-                "/hook" => marks.len() <= 2 && marks[1..].iter().all(|is_repeat| *is_repeat),
-                _ => marks.iter().all(|is_repeat| !is_repeat),
-            };
-            assert!(is_right, "{path} {key}: {marks:?}");
-        }
+        let repeats = check_messages(&all);
         // One alert per host, whatever was killed.
         for host in self.hosts.keys() {
             let of_host = all.iter().filter(|message| message.host == *host);
@@ -293,8 +293,33 @@ impl KillRun {
             ids.dedup();
             assert_eq!(ids.len(), 1, "{host}: {ids:?}");
         }
-        of_keys.values().flatten().filter(|is_repeat| **is_repeat).count()
+        repeats
     }
+}
+
+/// No state is told after a newer one by a server; a contact without keys gets a message twice at
+/// most, the second marked. Each server has paths of its own. Returns the number of marked
+/// messages.
+#[track_caller]
+pub(super) fn check_messages(all: &[AlertMessage]) -> usize {
+    let mut of_keys: BTreeMap<(String, String), Vec<bool>> = BTreeMap::new();
+    let mut newest: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for AlertMessage { path, key, is_repeat, .. } in all.iter().cloned() {
+        let (alert, transition) = key.split_once('/').expect("alert and number");
+        let transition: u64 = transition.parse().expect("a number, and no reminder");
+        let newest = newest.entry((path.clone(), alert.to_owned())).or_default();
+        assert!(*newest <= transition, "{path} got {key} after {newest}");
+        *newest = transition;
+        of_keys.entry((path, key)).or_default().push(is_repeat);
+    }
+    for ((path, key), marks) in &of_keys {
+        let is_right = match path.ends_with("/hook") {
+            true => marks.len() <= 2 && marks[1..].iter().all(|is_repeat| *is_repeat),
+            false => marks.iter().all(|is_repeat| !is_repeat),
+        };
+        assert!(is_right, "{path} {key}: {marks:?}");
+    }
+    of_keys.values().flatten().filter(|is_repeat| **is_repeat).count()
 }
 
 fn run(rounds: usize, seed: u64) {
@@ -306,7 +331,7 @@ fn run(rounds: usize, seed: u64) {
     run.finish();
 }
 
-fn random_seed() -> u64 {
+pub(super) fn random_seed() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
     RandomState::new().hash_one(0)
 }
@@ -321,39 +346,4 @@ fn alerts_survive_kills_at_any_moment() {
 #[ignore = "a hundred rounds; `make soak` runs it"]
 fn soak_alerts_survive_kills_at_any_moment() {
     run(ROUNDS_SOAK, random_seed());
-}
-
-/// An alert begins while nothing can be stored: it is told once, at the latest when there is space.
-#[test]
-fn an_alert_that_begins_on_a_full_disk_is_delivered_once() {
-    let receiver = AlertReceiver::start();
-    let mut server = ServerProcess::new("serve", &settings(&receiver));
-    let Some(disk) = SmallFilesystem::mount(&server.dir.path("data"), 200) else { return };
-    // The time is the only thing that changes on the full disk.
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let due_s = now.expect("after 1970").as_secs() + 3;
-    let rules = "  - alert: Due\n    expr: depth < time()\n";
-    std::fs::write(server.dir.path("rules.yaml"), with_rules(rules)).expect("rules");
-    server.start();
-    set_depth(&server, "a", due_s as f64);
-    disk.fill();
-    // The last MiB, too.
-    let rest = server.dir.path("data/rest");
-    let _ = std::fs::write(&rest, vec![0; 2 << 20]);
-    wait_until("it fires", || alert_of(&server, "a")["state"] == "firing");
-    std::fs::remove_file(rest).expect("it can be removed");
-    disk.free_space();
-    wait_until("it is ready again", || {
-        server.request("GET", "/-/ready").is_ok_and(|answer| answer.status == 200)
-    });
-    for path in PATHS {
-        wait_until("it is delivered", || receiver.has(path, "a", "firing"));
-    }
-    set_depth(&server, "a", 1e10);
-    for path in PATHS {
-        wait_until("its end is delivered", || receiver.has(path, "a", "resolved"));
-        assert_eq!(receiver.of(path, "a", "firing").len(), 1);
-        assert_eq!(receiver.of(path, "a", "resolved").len(), 1);
-    }
-    server.stop();
 }

@@ -264,6 +264,7 @@ fn listed(server: &ServerProcess) -> Vec<(String, i64)> {
     alerts.into_iter().map(one).collect()
 }
 
+// slow: both servers are started again, and the standby sends after four seconds of silence.
 #[test]
 fn an_alert_that_was_cleared_at_the_primary_does_not_fire_again_after_a_failover() {
     let mut sites = TwoSites::start();
