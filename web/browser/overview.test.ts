@@ -196,3 +196,29 @@ test("an incident of today is on the first page, with its worst hour by label", 
     .poll(() => page.getByLabel("Breakdown by label").innerText(), { timeout: 20_000 })
     .toMatch(/pay-2\s+100 % inside/);
 });
+
+test("a row with sessions says how many of them had a slow request", async () => {
+  const now = Math.floor(Date.now() / MINUTE) * MINUTE;
+  const of = (session: string, value: number): Point => ({
+    start: now - MINUTE,
+    end: now,
+    labels: { service: "login", session },
+    values: [0.012, value],
+  });
+  await server.send("latency", [of("ann", 0.02), of("ben", 0.9), of("cem", 0.9)]);
+  await openPage();
+  await expect
+    .poll(() => row("login").locator("td.now").innerText(), { timeout: 30_000 })
+    .toContain("2 sessions");
+  await expect.poll(() => row("login").locator("td.today").innerText()).toMatch(/\d sessions?/);
+  expect(await row("search").innerText()).not.toContain("session");
+});
+
+// Its picture was that of a service without requests.
+test("a job of a minute per hour has data where it ran, and none elsewhere", async () => {
+  await server.send("latency", hour("job", false).slice(40, 41));
+  await openPage();
+  await expect
+    .poll(() => row("job").getByRole("img").getAttribute("aria-label"), { timeout: 30_000 })
+    .toMatch(/, 58 minutes without data/);
+});

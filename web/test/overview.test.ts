@@ -4,6 +4,8 @@ import { exact } from "../src/lib/distribution";
 import {
   describeThreshold,
   describeUnusual,
+  describeUsers,
+  explainUsers,
   exploreLink,
   hasNoValues,
   hourLink,
@@ -39,6 +41,7 @@ function row(changes: Partial<OverviewRow> = {}): OverviewRow {
     worstHour: null,
     aboveNow: exact(0),
     aboveToday: exact(0),
+    users: null,
     countNow: 1_200,
     countToday: 5_000,
     threshold: { value: 0.25, origin: "user", learnedFrom: null },
@@ -81,6 +84,18 @@ test("the summary names the worst service, how many requests, and what is unknow
   expect(summarise(of(row(), row()))).toBe("All 2 rows are normal now, in the last 5 minutes.");
   expect(summarise(of(row()))).toBe("The only row is normal now, in the last 5 minutes.");
   expect(summarise(of(silent))).toBe("Nothing is known about the last 5 minutes. 1 unknown.");
+});
+
+test("users are sessions or users, with their bounds, and unknown ones say why", () => {
+  const reason = "users limit (1000) exceeded: there are 2000";
+  const sessions = { label: "session_id", now: exact(1), today: exact(1_200), reason };
+  expect(describeUsers(sessions, sessions.now)).toBe("1 session");
+  expect(describeUsers(sessions, sessions.today)).toBe("1,200 sessions");
+  expect(explainUsers(sessions, sessions.now)).toContain("label session_id");
+  const users = { ...sessions, label: "customer" };
+  expect(describeUsers(users, { lower: 3, estimate: 4, upper: 9 })).toBe("3–9 users");
+  expect(describeUsers(users, null)).toBe("users unknown");
+  expect(explainUsers(users, null)).toBe(reason);
 });
 
 test("what is unknown is after what is known, unless it was affected today", () => {

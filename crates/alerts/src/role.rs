@@ -353,7 +353,8 @@ impl Role for AlertsRole {
             let Indicator::Threshold { threshold, .. } = &status.slo.indicator else { return None };
             let (metric, labels) = status.slo.judged_metric()?;
             let (limit, slo) = (threshold.clone(), status.slo.name.clone());
-            Some(MetricThreshold { metric, labels, limit, slo })
+            let user_label = status.slo.user_label.clone();
+            Some(MetricThreshold { metric, labels, limit, slo, user_label })
         };
         self.slos.all().into_iter().filter_map(of).collect()
     }

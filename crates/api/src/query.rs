@@ -213,7 +213,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     ApiRoute::get(
         "/v1/overview",
         "Metrics and services with distributions by requests above their threshold: now, today, \
-         how unusual, and a heatmap of the last hour.",
+         users, how unusual, and a heatmap of the last hour.",
         OVERVIEW,
         || routing::get(overview::overview),
     ),

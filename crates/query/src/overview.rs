@@ -7,10 +7,15 @@
 //! histories that are due. What has not been read yet is unknown, and is shown as unknown.
 //!
 //! A page is answered from what the refresh has read and summed: it computes the threshold and the
-//! score of every row, and everything else only of the rows that it shows.
+//! score of every row, and everything else only of the rows that it shows. Users are counted for
+//! these rows only ([`affected_users`]).
+//!
+//! The distributions of load runs have no rows: a run ends, and would be shown as a service that
+//! fell silent.
 //!
 //! Limits: [`ROWS_MAX`] rows, [`SERIES_MAX`] series per row, [`MEMORY_BYTES_MAX`].
 
+pub mod affected_users;
 pub mod day_hours;
 pub mod deviation;
 pub mod mini_heatmap;
@@ -18,6 +23,7 @@ pub mod row_threshold;
 
 mod excess;
 mod found_rows;
+mod load_runs;
 mod row_state;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +33,7 @@ use hist::{Bracket, LimitInclusion, Mixture};
 use model::{Gap, Selector, Series, selector};
 use store::{MINUTE, ReadView};
 
+use self::affected_users::{AffectedUsers, UserReadLimit};
 use self::day_hours::WorstHour;
 use self::deviation::Deviation;
 use self::excess::{ExcessSignificance, expected_above};
@@ -149,6 +156,8 @@ pub struct OverviewRow {
     /// Hour of today with most values above the threshold beyond those expected there; `None`
     /// without an hour with significantly more, or before the day has been read.
     pub worst_hour: Option<WorstHour>,
+    /// Users with a value above the threshold; `None` if no label tells users apart.
+    pub users: Option<AffectedUsers>,
     /// How unusual the last hour is; `None` before it has been compared.
     pub deviation: Option<Deviation>,
     /// The last hour; `None` without values in it.
@@ -332,6 +341,36 @@ impl Overview {
         Ok(())
     }
 
+    /// Whether users were counted for a row.
+    pub fn has_users(&self) -> bool {
+        self.rows.values().any(|row| !row.user_scans.is_empty())
+    }
+
+    /// Counts the users above the thresholds of the rows of a page. `label` gives the label that
+    /// the settings name for a row. Stops when `elapsed` exceeds `budget`: rows whose last count is
+    /// oldest are first, so that repeated calls reach every row. Returns whether all are counted.
+    pub fn count_users(
+        &mut self,
+        view: &ReadView,
+        page: &mut OverviewPage,
+        label: &dyn Fn(&RowKey) -> Option<String>,
+        (budget, elapsed): (Duration, &dyn Fn() -> Duration),
+    ) -> Result<bool> {
+        let limit = UserReadLimit { budget, elapsed };
+        let mut rows: Vec<&mut OverviewRow> = page.rows.iter_mut().collect();
+        let read_at = |key: &RowKey| self.rows.get(key).and_then(RowState::users_read_at);
+        rows.sort_by_key(|row| read_at(&row.key));
+        let mut is_complete = true;
+        for row in rows {
+            let Some(state) = self.rows.get_mut(&row.key) else { continue };
+            let threshold = row.threshold.as_ref().map(|threshold| threshold.value);
+            row.users =
+                state.count_users(view, self.times, (label(&row.key), threshold), &limit)?;
+            is_complete &= row.users.as_ref().is_none_or(|users| !users.is_pending);
+        }
+        Ok(is_complete)
+    }
+
     /// Removes the rows that were refused, then those of the lowest rank, until the others fit.
     fn release_memory(&mut self) {
         let mut bytes: usize = self.rows.values().map(RowState::memory_bytes).sum();
@@ -474,6 +513,7 @@ fn row_of(
         count_today: state.today.count(),
         threshold: standing.threshold,
         above: standing.above,
+        users: None,
         deviation: state.deviation.clone(),
         heatmap: state.minutes.picture(first_minute(times.now)),
         latest_end: state.latest_end,

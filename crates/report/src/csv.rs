@@ -266,6 +266,7 @@ fn add_overview(document: &Value, rows: &mut CsvRows) {
     rows.add_columns(&[("threshold", false), ("threshold_origin", false), ("unusual", true)]);
     rows.add_columns(&[("worst_hour", false), ("worst_hour_above", true)]);
     rows.add_columns(&[("worst_hour_count", false)]);
+    rows.add_columns(&[("users_now", true), ("users_today", true)]);
     for row in list(&document["rows"]) {
         rows.start_row();
         let service = row["labels"].as_object().and_then(|labels| labels.values().next());
@@ -280,6 +281,8 @@ fn add_overview(document: &Value, rows: &mut CsvRows) {
         rows.set_time("worst_hour", &row["worst_hour"]["start_ns"]);
         rows.set_value("worst_hour_above", &row["worst_hour"]["above"]);
         rows.set_value("worst_hour_count", &row["worst_hour"]["count"]);
+        rows.set_value("users_now", &row["users"]["now"]);
+        rows.set_value("users_today", &row["users"]["today"]);
     }
 }
 

@@ -16,6 +16,9 @@ use render::value_formatter;
 const SLOTS: usize = 20;
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII_BLOCKS: [char; 9] = [' ', '_', '.', ',', '-', '=', '+', '*', '#'];
+/// A slot without data.
+const NO_DATA: char = '·';
+const ASCII_NO_DATA: char = ':';
 
 /// Table of the JSON document of an overview.
 pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
@@ -52,7 +55,8 @@ pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
     let mut table = TextTable::new(&columns);
     for row in sorted_rows(rows) {
         table.row(cells(row, now, terminal));
-        day_text(row).into_iter().chain(hour_text(row)).for_each(|text| table.remark(text));
+        let remarks = [users_text(row), day_text(row), hour_text(row)];
+        remarks.into_iter().flatten().for_each(|text| table.remark(text));
         let gaps = row["gaps_total"].as_u64().unwrap_or(0);
         if gaps > 0 {
             let reason = row["gaps"][0]["reason"].as_str().unwrap_or("");
@@ -62,6 +66,12 @@ pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
     }
     text.push_str(&table.text(terminal));
     text.push_str(&notes(document, rows, total));
+    let lacks_data =
+        |row: &Value| row["heatmap"]["no_data"].as_array().is_some_and(|of| !of.is_empty());
+    if rows.iter().any(lacks_data) {
+        let dot = if terminal.ascii { ASCII_NO_DATA } else { NO_DATA };
+        text.push_str(&format!("  last hour: {dot} has no data, ? has a known gap\n"));
+    }
     text
 }
 
@@ -106,7 +116,10 @@ fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
         None if row["unusual"].is_null() => "not read yet".to_owned(),
         origin => origin.unwrap_or("too few values").to_owned(),
     };
-    let age = row["latest_ns"].as_i64().map(|latest| duration_text(rounded_age(now - latest)));
+    let age = row["latest_ns"].as_i64().map(|latest| match rounded_age(now - latest) {
+        0 => "0 s".to_owned(),
+        age => duration_text(age),
+    });
     vec![
         escape_control(&name),
         row["state"].as_str().unwrap_or("unknown").to_owned(),
@@ -132,6 +145,21 @@ fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
         age.unwrap_or("–".to_owned()),
         strip(&row["heatmap"], terminal),
     ]
+}
+
+/// Users with a value above the threshold; `None` if no label tells users apart.
+fn users_text(row: &Value) -> Option<String> {
+    let users = &row["users"];
+    let label = escape_control(users["label"].as_str()?);
+    let number = |name: &str| match count_bracket(&users[name]) {
+        Some(of) if of.lower == of.upper => value_formatter::count_estimate(of),
+        Some(of) => value_formatter::count_bounds(of),
+        None => "unknown".to_owned(),
+    };
+    let (now, today) = (number("now"), number("today"));
+    let reason = users["reason"].as_str().map(|why| format!(" ({})", escape_control(why)));
+    let reason = reason.unwrap_or_default();
+    Some(format!("users above, by {label}: {now} now, {today} today{reason}"))
 }
 
 /// How many values of today are above the threshold; `None` if that is usual.
@@ -198,23 +226,27 @@ fn rounded_age(ns: i64) -> i64 {
 }
 
 /// The last hour in slots of three minutes: the height of the largest value on the axis of the row.
-/// A slot with missing data and no values is a `?`.
+/// A slot without values is a `?` if data is known to be missing, and a dot if it has no data.
 fn strip(heatmap: &Value, terminal: &Terminal) -> String {
     let Some(cells) = heatmap["cells"].as_str() else { return "no data".to_owned() };
     let number = |name: &str| heatmap[name].as_u64().unwrap_or(1).max(1) as usize;
     let (bins, columns) = (number("bins"), number("columns"));
     let cells: Vec<&[u8]> = cells.as_bytes().chunks(bins).collect();
-    let missing: Vec<u64> =
-        heatmap["missing"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
-    let blocks = if terminal.ascii { ASCII_BLOCKS } else { BLOCKS };
+    let list = |name: &str| -> Vec<u64> {
+        heatmap[name].as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
+    };
+    let (missing, no_data) = (list("missing"), list("no_data"));
+    let (blocks, dot) =
+        if terminal.ascii { (ASCII_BLOCKS, ASCII_NO_DATA) } else { (BLOCKS, NO_DATA) };
     let per_slot = columns.div_ceil(SLOTS);
     let slot = |(at, some): (usize, &[&[u8]])| {
         let highest =
             some.iter().filter_map(|column| column.iter().rposition(|cell| *cell != b'0'));
-        let range = (at * per_slot) as u64..((at + 1) * per_slot) as u64;
+        let mut range = (at * per_slot) as u64..((at + 1) * per_slot).min(columns) as u64;
         match highest.max() {
             Some(bin) => blocks[1 + bin * (blocks.len() - 2) / (bins - 1).max(1)],
             None if missing.iter().any(|column| range.contains(column)) => '?',
+            None if range.all(|column| no_data.contains(&column)) => dot,
             None => ' ',
         }
     };
@@ -275,6 +307,49 @@ mod tests {
         let document = json!({"total": 1, "rows": [row]});
         let text = overview_text(&document, &Terminal::new(true));
         assert!(text.contains("not read yet") && !text.contains("too few values"), "{text}");
+    }
+
+    #[test]
+    fn users_are_beside_the_requests_and_unknown_ones_say_why() {
+        let check = |users: Value, expected: &str| {
+            let row = json!({"name": "latency", "state": "affected", "users": users});
+            let text = overview_text(&json!({"total": 1, "rows": [row]}), &Terminal::new(true));
+            assert!(text.contains(expected), "{text}");
+        };
+        let count = |lower: u64, upper: u64| json!({"lower": lower, "estimate": 9, "upper": upper});
+        check(
+            json!({"label": "session", "now": count(9, 9), "today": count(7, 40)}),
+            "users above, by session: 9 now, 7 to 40 today\n",
+        );
+        check(
+            json!({
+                "label": "session", "now": null, "today": null,
+                "reason": "users limit (1000) exceeded: there are 2000"
+            }),
+            "by session: unknown now, unknown today (users limit (1000) exceeded: there are 2000)",
+        );
+        let none = json!({"name": "latency", "state": "usual", "users": null});
+        let text = overview_text(&json!({"total": 1, "rows": [none]}), &Terminal::new(true));
+        assert!(!text.contains("users"), "{text}");
+    }
+
+    /// A job of one minute per hour had the picture of a service without requests.
+    #[test]
+    fn slots_without_data_are_dots_in_the_picture_of_the_last_hour() {
+        let columns: Vec<String> =
+            (0..9).map(|at| if at == 4 { "09" } else { "00" }.into()).collect();
+        let heatmap = json!({
+            "cells": columns.concat(), "bins": 2, "columns": 9, "missing": [],
+            "no_data": [0, 1, 2, 3, 5, 6, 7]
+        });
+        // Twenty slots of at least a column.
+        assert_eq!(strip(&heatmap, &Terminal::new(true)), "::::#::: ");
+        let row = json!({"name": "job", "heatmap": heatmap, "latest_ns": 5, "unusual": null});
+        let document = json!({"now_ns": 5, "total": 1, "rows": [row]});
+        let text = overview_text(&document, &Terminal::new(true));
+        for expected in ["last hour: : has no data", " 0 s  "] {
+            assert!(text.contains(expected), "{text}");
+        }
     }
 
     /// Three hours after an incident every row was usual, and nothing told of it.

@@ -149,6 +149,8 @@ pub struct MetricThreshold {
     pub limit: Quantity,
     /// Name of the SLO.
     pub slo: String,
+    /// Label that tells users apart.
+    pub user_label: Option<String>,
 }
 
 /// A field of `/v1/status`.

@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use hist::{Bracket, LimitInclusion, Mixture};
+use query::overview::affected_users::USER_LABELS;
 use query::{SeriesHandle, Source};
 
 use crate::evaluator::RuleQueryError;
 
-/// Labels that tell sessions or users apart. `user` is not one of them: it is often an account of a
-/// database, which many people share.
-const USER_LABELS: [&str; 4] = ["session", "session_id", "sessionId", "user_id"];
 /// Maximum number of users with values that are counted.
 pub(crate) const USERS_MAX: usize = 10_000;
 /// Maximum number of users of a rule whose values are read, with those whose sessions are over as

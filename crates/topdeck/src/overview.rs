@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use decode::{Quantity, Unit};
 use query::overview::row_threshold::RowThreshold;
-use query::overview::{MEMORY_BYTES_MAX, Overview, OverviewTimes, PageRange, RowGroup};
+use query::overview::{MEMORY_BYTES_MAX, Overview, OverviewTimes, PageRange, RowGroup, RowKey};
 use report::{CsvTable, document};
 use serde_json::Value;
 use store::DAY;
@@ -28,7 +28,9 @@ use render::terminal::Terminal;
 /// program declared, else the 99th percentile of the last seven days, which about 1 % of the
 /// requests exceed. Unusual is the Wasserstein distance of the last hour to the
 /// same hour of the last seven days, as a ratio to the distances of those days among themselves:
-/// about 1 is usual.
+/// about 1 is usual. If the series have a label of sessions or users (session, session_id,
+/// sessionId, user_id; on a server also the user_label of the SLO), the number of those with a
+/// request above the threshold is below the row.
 ///
 /// Without a directory, a running server is asked.
 #[derive(clap::Args)]
@@ -123,15 +125,18 @@ fn of_store(options: &Options, dir: &Path) -> Result<Value> {
     let today_start = (now - 1) - (now - 1).rem_euclid(DAY);
     let mut overview = Overview::new(options.group, MEMORY_BYTES_MAX);
     let page = PageRange { offset: 0, limit: options.limit };
-    let found = overview
-        .refresh(&view, OverviewTimes { now, today_start }, (Duration::MAX, &|| Duration::ZERO))
-        .map(|()| {
-            overview.page(page, &|key| {
-                let (_, limit) = options.threshold.iter().find(|(name, _)| *name == key.name)?;
-                let value = limit.value_in(Unit::parse(&key.unit).as_ref())?;
-                Some(RowThreshold::of_user(value))
-            })
-        });
+    let unlimited = (Duration::MAX, &(|| Duration::ZERO) as &dyn Fn() -> Duration);
+    let threshold = |key: &RowKey| {
+        let (_, limit) = options.threshold.iter().find(|(name, _)| *name == key.name)?;
+        let value = limit.value_in(Unit::parse(&key.unit).as_ref())?;
+        Some(RowThreshold::of_user(value))
+    };
+    let found = overview.refresh(&view, OverviewTimes { now, today_start }, unlimited);
+    let found = found.and_then(|()| {
+        let mut found = overview.page(page, &threshold);
+        overview.count_users(&view, &mut found, &|_| None, unlimited)?;
+        Ok(found)
+    });
     match found {
         Ok(found) => {
             let document = document::overview::to_json(&found, page);

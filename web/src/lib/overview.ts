@@ -24,6 +24,18 @@ export interface MiniHeatmapData {
   levels: readonly number[];
   /** Columns with known gaps. */
   missing: readonly number[];
+  /** Columns of which no data tells anything. */
+  noData: readonly number[];
+}
+
+/** Users or sessions with a value above the threshold; null is unknown. */
+export interface UserCounts {
+  /** Label that tells them apart. */
+  label: string;
+  now: Bracket | null;
+  today: Bracket | null;
+  /** Why a number is unknown. */
+  reason: string;
 }
 
 export type Unusual =
@@ -69,6 +81,8 @@ export interface OverviewRow {
   worstHour: WorstHour | null;
   aboveNow: Bracket | null;
   aboveToday: Bracket | null;
+  /** Null if no label tells users apart. */
+  users: UserCounts | null;
   countNow: number;
   countToday: number;
   threshold: RowThreshold | null;
@@ -107,6 +121,12 @@ interface RowJson {
   worst_hour: { start_ns: number; end_ns: number; above: BracketJson; count: number } | null;
   above_now: BracketJson | null;
   above_today: BracketJson | null;
+  users: {
+    label: string;
+    now: BracketJson | null;
+    today: BracketJson | null;
+    reason?: string;
+  } | null;
   count_now: number;
   count_today: number;
   threshold: {
@@ -131,6 +151,7 @@ interface RowJson {
     upper: number;
     max_count: number;
     missing: number[];
+    no_data: number[];
     cells: string;
   } | null;
 }
@@ -171,7 +192,7 @@ export async function fetchOverview(
 
 function parseRow(row: RowJson): OverviewRow {
   const bracket = (json: BracketJson | null) => json && parseBracket(json);
-  const { threshold, unusual, heatmap, worst_hour: worst } = row;
+  const { threshold, unusual, heatmap, users, worst_hour: worst } = row;
   const { start_ns, end_ns } = threshold ?? {};
   const hasHistory = start_ns !== undefined && end_ns !== undefined;
   return {
@@ -194,6 +215,12 @@ function parseRow(row: RowJson): OverviewRow {
     },
     aboveNow: bracket(row.above_now),
     aboveToday: bracket(row.above_today),
+    users: users && {
+      label: users.label,
+      now: bracket(users.now),
+      today: bracket(users.today),
+      reason: users.reason ?? "",
+    },
     countNow: row.count_now,
     countToday: row.count_today,
     threshold: threshold && {
@@ -223,6 +250,7 @@ function parseRow(row: RowJson): OverviewRow {
       maxCount: heatmap.max_count,
       levels: [...heatmap.cells].map((digit) => parseInt(digit, 16)),
       missing: heatmap.missing,
+      noData: heatmap.no_data,
     },
   };
 }
@@ -258,6 +286,21 @@ export function describeThreshold({ origin, slo, learnedFrom }: RowThreshold): s
   if (origin === "declared") return "declared by the program";
   const statistic = origin === "hourly_p99" ? "median hourly p99" : "p99";
   return learnedFrom === null ? statistic : `${statistic} of ${roundDuration(learnedFrom)}`;
+}
+
+/** `12 sessions`, or `users unknown`. */
+export function describeUsers({ label }: UserCounts, count: Bracket | null): string {
+  const noun = label.startsWith("session") ? "session" : "user";
+  if (!count) return `${noun}s unknown`;
+  if (count.lower === count.upper) {
+    return `${formatCount(count.estimate)} ${noun}${count.estimate === 1 ? "" : "s"}`;
+  }
+  return `${formatCount(count.lower)}–${formatCount(count.upper)} ${noun}s`;
+}
+
+/** What the number of users means, or why it is unknown. */
+export function explainUsers({ label, reason }: UserCounts, count: Bracket | null): string {
+  return count ? `Values of the label ${label} with one above the threshold` : reason;
 }
 
 /** A duration in its largest unit only. */

@@ -28,6 +28,8 @@ use report::document;
 const ROWS: usize = 80;
 /// Default CPU time for reads.
 const BUDGET: Duration = Duration::from_millis(80);
+/// Share of it for rows, if there are users to count.
+const ROWS_SHARE: f64 = 0.75;
 /// Maximum CPU time for reads.
 const BUDGET_MAX: Duration = Duration::from_secs(60);
 /// Times of the clock that count as one of the CPU: a busy machine reads as many rows as an idle
@@ -87,23 +89,34 @@ impl OverviewParams {
     fn threshold(&self, key: &RowKey) -> Option<RowThreshold> {
         let user = self.thresholds.iter().find(|(name, _)| *name == key.name);
         let user = user.and_then(|(_, limit)| limit.value_in(Unit::parse(&key.unit).as_ref()));
-        user.map(RowThreshold::of_user).or_else(|| self.slo_threshold(key))
+        let of_slo = || {
+            let (value, slo) = self.slo(key)?;
+            Some(RowThreshold::of_slo(value, &slo.slo))
+        };
+        user.map(RowThreshold::of_user).or_else(of_slo)
     }
 
-    /// Of the SLOs whose series include those of the row: that with most labels, then the smallest.
-    fn slo_threshold(&self, key: &RowKey) -> Option<RowThreshold> {
+    /// Label of users that the SLO of a row names.
+    fn user_label(&self, key: &RowKey) -> Option<String> {
+        let (_, slo) = self.slo(key)?;
+        slo.user_label.clone()
+    }
+
+    /// Of the SLOs whose series include those of the row: that with most labels, then the smallest;
+    /// with its threshold in the unit of the row.
+    fn slo(&self, key: &RowKey) -> Option<(f64, &MetricThreshold)> {
         let includes = |slo: &&MetricThreshold| {
             let has = |label: (&String, &String)| {
                 key.service.as_ref().is_some_and(|(name, value)| (name, value) == label)
             };
             slo.metric == key.name && slo.labels.iter().all(has)
         };
-        let values = self.slo_thresholds.iter().filter(includes).filter_map(|slo| {
-            let value = slo.limit.value_in(Unit::parse(&key.unit).as_ref())?;
-            Some((slo.labels.len(), value, &slo.slo))
-        });
-        let (_, value, name) = values.min_by(|a, b| b.0.cmp(&a.0).then(a.1.total_cmp(&b.1)))?;
-        Some(RowThreshold::of_slo(value, name))
+        let values =
+            self.slo_thresholds.iter().filter(includes).filter_map(|slo| {
+                Some((slo.limit.value_in(Unit::parse(&key.unit).as_ref())?, slo))
+            });
+        let labels = |slo: &MetricThreshold| slo.labels.len();
+        values.min_by(|a, b| labels(b.1).cmp(&labels(a.1)).then(a.0.total_cmp(&b.0)))
     }
 }
 
@@ -141,17 +154,24 @@ impl CachedOverview {
         let is_fresh = self.is_complete
             && self.today_start == today_start
             && (0..FRESH).contains(&(now - self.overview.refreshed_at()));
+        let timer = ReadTimer::start();
+        let elapsed = || timer.elapsed();
+        let failure = |error| ApiError::from_query_error(error, "");
         if !is_fresh {
-            let timer = ReadTimer::start();
-            let elapsed = || timer.elapsed();
             self.today_start = today_start;
             self.is_complete = false;
-            self.overview
-                .refresh(view, params.times, (params.budget, &elapsed))
-                .map_err(|error| ApiError::from_query_error(error, ""))?;
+            // The rest is for the users of the rows that are shown.
+            let budget = match self.overview.has_users() {
+                true => params.budget.mul_f64(ROWS_SHARE),
+                false => params.budget,
+            };
+            self.overview.refresh(view, params.times, (budget, &elapsed)).map_err(failure)?;
         }
-        let page = self.overview.page(params.page, &|key| params.threshold(key));
-        self.is_complete = page.incomplete == 0;
+        let mut page = self.overview.page(params.page, &|key| params.threshold(key));
+        let label = |key: &RowKey| params.user_label(key);
+        let limit = (params.budget, &elapsed as &dyn Fn() -> Duration);
+        let has_all = self.overview.count_users(view, &mut page, &label, limit).map_err(failure)?;
+        self.is_complete = page.incomplete == 0 && has_all;
         Ok(page)
     }
 }
@@ -247,6 +267,7 @@ mod tests {
             labels: Default::default(),
             limit: decode::Quantity::parse(limit).unwrap(),
             slo: slo.to_owned(),
+            user_label: None,
         };
         let elsewhere = role::MetricThreshold {
             labels: [("service".to_owned(), "cart".to_owned())].into(),
@@ -264,6 +285,27 @@ mod tests {
         assert_eq!(row_of_slo["above_now"]["estimate"], 25);
         let row_of_user = row(&server, "/v1/overview?threshold=latency=950ms").await;
         assert_eq!(row_of_user["threshold"], json!({"value": 950.0, "origin": "user"}));
+    }
+
+    #[tokio::test]
+    async fn users_above_the_threshold_are_counted_by_the_label_that_the_slo_names() {
+        let server = TestServer::new();
+        let without = row(&server, "/v1/overview?threshold=latency=550ms").await;
+        assert_eq!(without["users"], Value::Null);
+        server.context.queries.set_thresholds(vec![role::MetricThreshold {
+            metric: "latency".to_owned(),
+            labels: Default::default(),
+            limit: decode::Quantity::parse("550ms").unwrap(),
+            slo: "checkout".to_owned(),
+            user_label: Some("host".to_owned()),
+        }]);
+        let one = json!({"lower": 1, "estimate": 1, "upper": 1});
+        let expected = json!({"label": "host", "now": one, "today": one});
+        assert_eq!(row(&server, "/v1/overview?budget=10s").await["users"], expected);
+        // Of two readers with different thresholds.
+        let all = row(&server, "/v1/overview?budget=10s&threshold=latency=1ms").await;
+        assert!(all["users"]["now"]["estimate"].as_u64() > Some(1), "{all}");
+        assert_eq!(row(&server, "/v1/overview?budget=10s").await["users"], expected);
     }
 
     #[tokio::test]

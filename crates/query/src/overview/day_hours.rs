@@ -3,9 +3,13 @@
 //! The threshold may be another one at each question, so the values of each hour are retained. They
 //! are encoded: about a byte per bucket, where a histogram in memory has 16.
 //!
+//! What is learned from an hour that ended is learned once: it is retained by the start of the hour
+//! and a hash of its values ([`HourlyThresholds`]), and again only if values arrived late.
+//!
 //! An hour is named only if its excess is significant. A day has 24 hours, so each has a 24th of
 //! the probability of error (Bonferroni): chance alone names an hour of one of a thousand rows.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Range;
 
 use hist::codec::frame::{self, SeriesMeta};
@@ -36,6 +40,8 @@ pub struct WorstHour {
 struct EncodedHour {
     start: i64,
     count: u64,
+    /// Hash of the frames.
+    hash: u64,
     /// A frame for each part of the mixture.
     frames: Vec<Vec<u8>>,
 }
@@ -77,8 +83,11 @@ impl DayHours {
             bytes.shrink_to_fit();
             bytes
         };
-        let frames = sum.parts().iter().map(encode).collect();
-        self.hours.push(EncodedHour { start, count: sum.count(), frames });
+        let frames: Vec<Vec<u8>> = sum.parts().iter().map(encode).collect();
+        let mut hasher = DefaultHasher::new();
+        frames.hash(&mut hasher);
+        let (count, hash) = (sum.count(), hasher.finish());
+        self.hours.push(EncodedHour { start, count, hash, frames });
         Ok(())
     }
 
@@ -97,10 +106,27 @@ impl DayHours {
         Ok(worst.map(|(_, hour)| hour))
     }
 
-    /// The hours that ended by `end`.
-    pub(super) fn ended(&self, end: i64) -> Result<Vec<Mixture>> {
+    /// What `learn` returns for each of the hours that ended by `end`; it is not called for those
+    /// that are known.
+    pub(super) fn learned(
+        &self,
+        known: &mut HourlyThresholds,
+        end: i64,
+        learn: &mut dyn FnMut(&Mixture) -> Option<f64>,
+    ) -> Result<Vec<f64>> {
         let ended = self.hours.iter().filter(|hour| hour.start + HOUR <= end);
-        ended.map(EncodedHour::values).collect()
+        let learned = ended.map(|hour| match known.find(hour) {
+            Some(known) => Ok(known),
+            None => Ok(LearnedHour {
+                start: hour.start,
+                hash: hour.hash,
+                value: learn(&hour.values()?),
+            }),
+        });
+        let learned: Result<Vec<LearnedHour>> = learned.collect();
+        // Those of hours that had other values, or are gone, are forgotten.
+        known.hours = learned?;
+        Ok(known.hours.iter().filter_map(|hour| hour.value).collect())
     }
 
     /// Memory of the frames, in bytes.
@@ -108,6 +134,33 @@ impl DayHours {
         let frames = self.hours.iter().flat_map(|hour| &hour.frames);
         self.hours.capacity() * size_of::<EncodedHour>()
             + frames.map(|bytes| size_of::<Vec<u8>>() + bytes.capacity()).sum::<usize>()
+    }
+}
+
+/// What was learned from hours that ended, at most those of a day.
+#[derive(Debug, Default)]
+pub(super) struct HourlyThresholds {
+    hours: Vec<LearnedHour>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LearnedHour {
+    start: i64,
+    hash: u64,
+    /// `None` if the hour has too few values.
+    value: Option<f64>,
+}
+
+impl HourlyThresholds {
+    /// What was learned from the same values of the same hour.
+    fn find(&self, hour: &EncodedHour) -> Option<LearnedHour> {
+        let is_same = |known: &&LearnedHour| (known.start, known.hash) == (hour.start, hour.hash);
+        self.hours.iter().find(is_same).copied()
+    }
+
+    /// Memory of what was learned, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.hours.capacity() * size_of::<LearnedHour>()
     }
 }
 
@@ -149,6 +202,37 @@ mod tests {
         // 25 of 1,000 are significant once (p < 0.001), but not as one of 24 hours.
         assert_eq!(worst(&[10, 25, 12]), None);
         assert_eq!(worst(&[]), None);
+    }
+
+    /// Each refresh of the overview read all hours of the day again for the median of their p99.
+    #[test]
+    fn p99_of_an_hour_that_ended_is_learned_once_unless_values_came_late() {
+        let mut hours = DayHours::default();
+        let mut known = HourlyThresholds::default();
+        for hour in 0..3 {
+            hours.add(hour * HOUR, &values(1_000, 0)).unwrap();
+        }
+        let mut reads = 0;
+        let mut learn = |hours: &DayHours, end: i64| {
+            let mut greatest = |values: &Mixture| {
+                reads += 1;
+                values.max().map(|max| max.estimate)
+            };
+            let learned = hours.learned(&mut known, end, &mut greatest).unwrap();
+            (learned, reads)
+        };
+        // The third hour has not ended.
+        assert_eq!(learn(&hours, 2 * HOUR + 1), (vec![10.0; 2], 2));
+        assert_eq!(learn(&hours, 2 * HOUR + 2), (vec![10.0; 2], 2));
+        assert_eq!(learn(&hours, 3 * HOUR), (vec![10.0; 3], 3));
+        // The day is read anew, and the second hour has other values.
+        let mut anew = DayHours::default();
+        anew.add(0, &values(1_000, 0)).unwrap();
+        anew.add(HOUR, &values(1_000, 500)).unwrap();
+        anew.add(2 * HOUR, &values(1_000, 0)).unwrap();
+        assert_eq!(learn(&anew, 3 * HOUR), (vec![10.0, 900.0, 10.0], 4));
+        assert_eq!(learn(&anew, 3 * HOUR), (vec![10.0, 900.0, 10.0], 4));
+        assert_eq!(known.hours.len(), 3);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{Selector, SeriesKind, selector};
 use store::{ReadView, SeriesEntryRef};
 
+use super::load_runs::LoadRuns;
 use super::{RowGroup, RowKey, SERIES_MAX};
 use crate::classic_buckets::{bound_count, each_bucket};
 
@@ -31,12 +32,14 @@ impl FoundRows {
         let is_distribution = |kind: SeriesKind| matches!(kind, SeriesKind::Histogram(_));
         let kinds = selector::KINDS.iter().filter(|(kind, _)| is_distribution(*kind));
         let kinds = kinds.map(|(_, name)| Selector::label_equals(selector::KIND, *name));
+        let mut load_runs = LoadRuns::default();
         for series in view.select(&Selector::or(kinds.collect())) {
             let key = RowKey::of(&series.series);
-            if key.group() == group {
+            if key.group() == group && !load_runs.contains(&series.series) {
                 found.rows.entry(key).or_default().push(series);
             }
         }
+        found.unranked.extend(load_runs.unranked());
         found.add_buckets(view, group, bucket_bytes_max / BUCKET_BYTES);
         found
     }

@@ -4,7 +4,10 @@
 //! value range of the hour, and with it the 24 bins of the picture, changes while minutes pass. A
 //! picture joins bins in powers of two until the range fits, so a picture of at most 6 octaves
 //! (factor 64) has the full resolution. It is a picture: counts are exact, positions are those of
-//! the middles of buckets. Samples that are longer than a minute are spread over their minutes.
+//! the middles of buckets.
+//!
+//! Rows that are longer than a minute are spread over their minutes. A minute in which no row ends,
+//! and which none covers, has no data, which is not the same as no values.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -22,6 +25,8 @@ pub const LEVELS: u8 = 16;
 const BINS_PER_OCTAVE: f64 = 4.0;
 /// Least number of distances between minutes with values from which an interval is known.
 const DISTANCES_MIN: usize = 4;
+/// Column of the running minute, whose rows may yet come.
+const RUNNING: usize = COLUMNS - 1;
 /// Bin of values that are not above zero.
 const NOT_POSITIVE: i16 = -5000;
 
@@ -29,18 +34,38 @@ const NOT_POSITIVE: i16 = -5000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct MinuteCounts {
     minutes: VecDeque<MinuteColumn>,
+    /// Minutes that the longest row covers; `None` if that is learned from the distances of rows,
+    /// as of cumulative ones, which last since the row before.
+    pub(super) row_minutes: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
 struct MinuteColumn {
     start: i64,
     has_gap: bool,
+    presence: RowPresence,
     bins: Vec<(i16, u64)>,
 }
 
+/// Whether a row ends in a minute, even one without values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RowPresence {
+    Present,
+    Absent,
+    /// The row has too many series to look.
+    Unknown,
+}
+
 impl MinuteCounts {
-    /// Replaces the minute that begins at `start`; minutes are set in order of time.
-    pub(super) fn set(&mut self, start: i64, values: &Mixture, has_gap: bool) {
+    /// Replaces the minute that begins at `start`; minutes are set in order of time. `presence` is
+    /// that of a minute without values.
+    pub(super) fn set(
+        &mut self,
+        start: i64,
+        values: &Mixture,
+        has_gap: bool,
+        presence: RowPresence,
+    ) {
         while self.minutes.back().is_some_and(|minute| minute.start >= start) {
             self.minutes.pop_back();
         }
@@ -50,7 +75,8 @@ impl MinuteCounts {
             *count = count.saturating_add(cell.count);
         }
         let bins = bins.into_iter().collect();
-        self.minutes.push_back(MinuteColumn { start, has_gap, bins });
+        let presence = if values.count() > 0 { RowPresence::Present } else { presence };
+        self.minutes.push_back(MinuteColumn { start, has_gap, presence, bins });
     }
 
     /// Forgets the minutes before `start`.
@@ -58,6 +84,19 @@ impl MinuteCounts {
         while self.minutes.front().is_some_and(|minute| minute.start < start) {
             self.minutes.pop_front();
         }
+    }
+
+    /// Whether the rows of `COLUMNS` minutes from `start` are at regular distances of more than a
+    /// minute, so that their length decides how they are drawn.
+    pub(super) fn has_intervals(&self, start: i64) -> bool {
+        interval_minutes(&self.columns_with_rows(start)).is_some()
+    }
+
+    fn columns_with_rows(&self, start: i64) -> Vec<usize> {
+        let is_present = |minute: &&MinuteColumn| minute.presence == RowPresence::Present;
+        let with_rows = self.minutes.iter().filter(is_present);
+        let columns = with_rows.map(|minute| column_of(minute, start));
+        columns.flatten().collect()
     }
 
     /// Memory of the counts, in bytes.
@@ -82,8 +121,8 @@ impl MinuteCounts {
         let mut cells = vec![[0u64; BINS]; COLUMNS];
         let mut missing = Vec::new();
         for minute in shown() {
-            let at = usize::try_from((minute.start - start) / store::MINUTE).unwrap_or(COLUMNS);
-            let Some(column) = cells.get_mut(at) else { continue };
+            let Some(at) = column_of(minute, start) else { continue };
+            let column = &mut cells[at];
             for (bin, count) in &minute.bins {
                 let bin = if *bin == NOT_POSITIVE { lowest } else { *bin >> shift };
                 let at = usize::try_from(bin - lowest).unwrap_or(0).min(BINS - 1);
@@ -93,7 +132,16 @@ impl MinuteCounts {
                 missing.push(at);
             }
         }
-        fill_intervals(&mut cells, &missing);
+        let with_rows = self.columns_with_rows(start);
+        let interval = interval_minutes(&with_rows);
+        let minutes = self.row_minutes.or(interval).unwrap_or(1);
+        fill_intervals(&mut cells, &with_rows, &missing, minutes);
+        let without = shown().filter(|minute| minute.presence == RowPresence::Absent);
+        let mut no_data: Vec<usize> = without.filter_map(|one| column_of(one, start)).collect();
+        no_data.retain(|at| {
+            let is_covered = (*at..at.saturating_add(minutes)).any(|end| with_rows.contains(&end));
+            !is_covered && !missing.contains(at) && *at != RUNNING
+        });
         // Joined bins may exceed the largest single one.
         let most = cells.iter().flatten().copied().max().unwrap_or(most);
         // Of 1,440 cells: the logarithm is computed once.
@@ -106,30 +154,42 @@ impl MinuteCounts {
             levels,
             most,
             missing,
+            no_data,
         })
     }
 }
 
-/// Spreads values of samples that are longer than a minute over their minutes: a column in which no
-/// sample ends would be a stripe. The interval is known from the distances of the minutes with
-/// values, at least `DISTANCES_MIN`, which differ by at most one minute; so requests that are rare
-/// are left as they are. Minutes with known gaps stay empty.
-fn fill_intervals(cells: &mut [[u64; BINS]], missing: &[usize]) {
-    let is_filled = |column: &[u64; BINS]| column.iter().any(|count| *count > 0);
-    let filled: Vec<usize> = (0..cells.len()).filter(|at| is_filled(&cells[*at])).collect();
-    let distances: Vec<usize> = filled.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    let (Some(least), Some(most)) = (distances.iter().min(), distances.iter().max()) else {
-        return;
-    };
-    if distances.len() < DISTANCES_MIN || *most == 1 || most - least > 1 {
-        return;
-    }
-    for (at, before) in filled.iter().enumerate().map(|(n, at)| (*at, n.checked_sub(1))) {
-        let start = before.map_or((at + 1).saturating_sub(*most), |before| filled[before] + 1);
-        let minutes: Vec<usize> =
+/// Column of a minute in a picture that begins at `start`.
+fn column_of(minute: &MinuteColumn, start: i64) -> Option<usize> {
+    let at = usize::try_from((minute.start - start).div_euclid(store::MINUTE)).ok()?;
+    (at < COLUMNS).then_some(at)
+}
+
+/// Interval of rows in minutes, from the distances of the minutes in which rows end: at least
+/// `DISTANCES_MIN`, more than a minute, and different by at most one minute. Requests that are rare
+/// have others.
+fn interval_minutes(with_rows: &[usize]) -> Option<usize> {
+    let distances: Vec<usize> = with_rows.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let (least, most) = (*distances.iter().min()?, *distances.iter().max()?);
+    let is_regular = distances.len() >= DISTANCES_MIN && most - least <= 1;
+    (is_regular && most > 1).then_some(most)
+}
+
+/// Spreads values of rows that are longer than a minute over their `minutes`: a column in which no
+/// row ends would be a stripe. Minutes with known gaps stay empty.
+fn fill_intervals(
+    cells: &mut [[u64; BINS]],
+    with_rows: &[usize],
+    missing: &[usize],
+    minutes: usize,
+) {
+    for (at, before) in with_rows.iter().enumerate().map(|(n, at)| (*at, n.checked_sub(1))) {
+        let first = (at + 1).saturating_sub(minutes);
+        let start = before.map_or(first, |before| first.max(with_rows[before] + 1));
+        let covered: Vec<usize> =
             (start..=at).filter(|minute| *minute == at || !missing.contains(minute)).collect();
-        let spread = cells[at].map(|count| count.div_ceil(minutes.len() as u64));
-        minutes.into_iter().for_each(|minute| cells[minute] = spread);
+        let spread = cells[at].map(|count| count.div_ceil(covered.len() as u64));
+        covered.into_iter().for_each(|minute| cells[minute] = spread);
     }
 }
 
@@ -147,6 +207,8 @@ pub struct MiniHeatmap {
     pub most: u64,
     /// Minutes with known gaps, as column indices.
     pub missing: Vec<usize>,
+    /// Minutes of which no row tells anything, without those with known gaps.
+    pub no_data: Vec<usize>,
 }
 
 /// Level of a count: 1 for one value, the highest for `most`, whose logarithm is `most_ln`.
@@ -190,7 +252,7 @@ mod tests {
     fn check(minutes: &[&[(f64, u64)]], expected_bins: usize, expected_most: u64) -> MiniHeatmap {
         let mut counts = MinuteCounts::default();
         for (at, minute) in minutes.iter().enumerate() {
-            counts.set(at as i64 * store::MINUTE, &values(minute), false);
+            counts.set(at as i64 * store::MINUTE, &values(minute), false, RowPresence::Absent);
         }
         let picture = counts.picture(0).unwrap();
         assert_eq!(picture.levels.len(), COLUMNS * BINS);
@@ -221,22 +283,31 @@ mod tests {
         assert_eq!(picture.levels[0], 15);
     }
 
+    /// A picture whose rows end in some minutes, its columns with values, and its largest count.
+    fn picture_of(
+        rows: &[usize],
+        gaps: &[usize],
+        row_minutes: Option<usize>,
+    ) -> (MiniHeatmap, Vec<usize>) {
+        let mut counts = MinuteCounts { row_minutes, ..MinuteCounts::default() };
+        for at in 0..COLUMNS {
+            let has_row = rows.contains(&at);
+            let of = if has_row { values(&[(100.0, 50)]) } else { Mixture::default() };
+            let has_gap = gaps.contains(&at);
+            counts.set(at as i64 * store::MINUTE, &of, has_gap, RowPresence::Absent);
+        }
+        let picture = counts.picture(0).unwrap();
+        let columns = picture.levels.chunks(BINS).enumerate();
+        let shown = columns.filter(|(_, column)| column.iter().any(|level| *level > 0));
+        let shown = shown.map(|(at, _)| at).collect();
+        (picture, shown)
+    }
+
     /// Scrapes every two to five minutes were stripes: columns were finer than the samples.
     #[test]
     fn samples_longer_than_a_minute_are_no_stripes() {
         let filled = |minutes: &[usize], gaps: &[usize]| {
-            let mut counts = MinuteCounts::default();
-            for at in 0..COLUMNS {
-                let of = if minutes.contains(&at) { values(&[(100.0, 50)]) } else { values(&[]) };
-                counts.set(at as i64 * store::MINUTE, &of, gaps.contains(&at));
-            }
-            let picture = counts.picture(0).unwrap();
-            let columns = picture.levels.chunks(BINS);
-            let shown: Vec<usize> = columns
-                .enumerate()
-                .filter(|(_, column)| column.iter().any(|level| *level > 0))
-                .map(|(at, _)| at)
-                .collect();
+            let (picture, shown) = picture_of(minutes, gaps, None);
             (shown, picture.most)
         };
         assert_eq!(filled(&[4, 9, 14, 19, 24], &[]), ((0..=24).collect(), 10));
@@ -250,16 +321,50 @@ mod tests {
         assert_eq!(filled(&[4, 9, 14], &[]), (vec![4, 9, 14], 50));
     }
 
+    /// A job that runs for a minute looked as if it had run all the time, or as a service without
+    /// requests.
+    #[test]
+    fn short_job_is_drawn_where_it_ran_and_the_rest_has_no_data() {
+        let check = |rows: &[usize], minutes: Option<usize>, shown: &[usize], no_data: usize| {
+            let (picture, found) = picture_of(rows, &[], minutes);
+            assert_eq!(found, shown);
+            assert_eq!(picture.no_data.len(), no_data, "{:?}", picture.no_data);
+            assert!(!picture.no_data.iter().any(|at| shown.contains(at) || *at == RUNNING));
+        };
+        // Once an hour, and every ten minutes: rows of a minute.
+        check(&[17], Some(1), &[17], 58);
+        check(&[4, 14, 24, 34, 44, 54], Some(1), &[4, 14, 24, 34, 44, 54], 53);
+        // It takes two minutes.
+        check(&[4, 14, 24], Some(2), &[3, 4, 13, 14, 23, 24], 53);
+        // Cumulative rows cover the time since the row before.
+        check(&[9, 19, 29, 39, 49, 59], None, &(0..60).collect::<Vec<_>>(), 0);
+        // A known gap is told as one.
+        let (picture, _) = picture_of(&[17], &[3], Some(1));
+        assert_eq!((picture.missing, picture.no_data.contains(&3)), (vec![3], false));
+    }
+
+    #[test]
+    fn minute_whose_row_has_no_values_has_data() {
+        let mut counts = MinuteCounts::default();
+        counts.set(0, &values(&[(10.0, 1)]), false, RowPresence::Absent);
+        for (at, presence) in
+            [(1, RowPresence::Present), (2, RowPresence::Absent), (3, RowPresence::Unknown)]
+        {
+            counts.set(at * store::MINUTE, &Mixture::default(), false, presence);
+        }
+        assert_eq!(counts.picture(0).unwrap().no_data, [2]);
+    }
+
     #[test]
     fn a_minute_without_values_is_empty_and_one_with_a_gap_is_marked() {
         let mut counts = MinuteCounts::default();
-        counts.set(0, &values(&[(10.0, 1)]), false);
-        counts.set(store::MINUTE, &Mixture::default(), true);
+        counts.set(0, &values(&[(10.0, 1)]), false, RowPresence::Absent);
+        counts.set(store::MINUTE, &Mixture::default(), true, RowPresence::Absent);
         let picture = counts.picture(0).unwrap();
         assert!(picture.levels[BINS..2 * BINS].iter().all(|level| *level == 0));
         assert_eq!(picture.missing, [1]);
         // A minute is read again as data arrives.
-        counts.set(store::MINUTE, &values(&[(10.0, 9)]), false);
+        counts.set(store::MINUTE, &values(&[(10.0, 9)]), false, RowPresence::Absent);
         let picture = counts.picture(0).unwrap();
         assert_eq!((picture.most, picture.missing.len()), (9, 0));
         counts.forget_before(2 * store::MINUTE);

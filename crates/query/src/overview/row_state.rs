@@ -1,15 +1,17 @@
 //! State of a row between refreshes: what has been read of its series, and until when.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use hist::{Histogram, Mixture};
 use model::Gap;
-use store::{DAY, HOUR, MINUTE, ReadView, SeriesEntryRef, TimeGrid};
+use store::{DAY, HOUR, MINUTE, ReadView, SeriesEntryRef, TimeColumn, TimeGrid};
 
-use super::day_hours::{DayHours, WorstHour};
+use super::affected_users::{AffectedUsers, UserReadLimit, UserScan, UserSeries};
+use super::day_hours::{DayHours, HourlyThresholds, WorstHour};
 use super::deviation::{DAYS, DAYS_MIN, Deviation};
-use super::mini_heatmap::{COLUMNS, MinuteCounts};
+use super::mini_heatmap::{COLUMNS, MinuteCounts, RowPresence};
 use super::row_threshold::RowThreshold;
 use super::{OverviewTimes, RECENT};
 use crate::classic_buckets::distribution_columns;
@@ -21,7 +23,13 @@ const LATE: i64 = 5 * MINUTE;
 /// The hour is read whole, and compared with the past days, after this time.
 const HOUR_READ_EVERY: i64 = 5 * MINUTE;
 /// The day is read whole after this time.
-const DAY_READ_EVERY: i64 = 30 * MINUTE;
+pub(super) const DAY_READ_EVERY: i64 = 30 * MINUTE;
+/// Maximum number of series whose rows are read for the length of rows: those of a row of the
+/// overview come from programs that report alike.
+const LENGTH_SERIES_MAX: usize = 8;
+/// Maximum number of series whose rows are read to tell a minute without values from one without
+/// rows; with more of them it is not told.
+const ROW_SERIES_MAX: usize = 16;
 
 /// What has been read of a row.
 #[derive(Debug, Default)]
@@ -42,6 +50,8 @@ pub(super) struct RowState {
     /// the threshold learned from those of them that are in `closed`.
     pub(super) today: Mixture,
     today_learned: Option<RowThreshold>,
+    /// What was learned from each hour of today that ended.
+    hourly_thresholds: HourlyThresholds,
     today_start: i64,
     /// Time of the last comparison with the past days.
     compared_at: Option<i64>,
@@ -56,10 +66,24 @@ pub(super) struct RowState {
     /// is new, and of the whole.
     recent_gaps: Vec<Gap>,
     whole_gaps: Vec<Gap>,
+    /// Users above the thresholds that were asked last.
+    pub(super) user_scans: Vec<UserScan>,
     /// Whether the memory of the overview has no room for the row.
     pub(super) is_refused: bool,
     /// Score by which the row is sorted; it follows the actual score with hysteresis.
     pub(super) rank: Rank,
+}
+
+/// Minutes in which rows end, read when the first one is asked.
+enum RowEnds {
+    /// Of a range.
+    Unread(Range<i64>),
+    Minutes(BTreeSet<i64>),
+}
+
+/// Smallest range that contains some; empty without any.
+fn enclosing(ranges: impl Iterator<Item = Range<i64>>) -> Range<i64> {
+    ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
 }
 
 /// Classes of rows, the last one first.
@@ -153,6 +177,8 @@ impl RowState {
             + values.iter().sum::<usize>()
             + self.minutes.memory_bytes()
             + self.closed_hours.memory_bytes()
+            + self.hourly_thresholds.memory_bytes()
+            + self.user_scans.iter().map(UserScan::memory_bytes).sum::<usize>()
             + gaps.map(|gap| size_of::<Gap>() + gap.reason.len()).sum::<usize>()
     }
 
@@ -163,6 +189,7 @@ impl RowState {
             self.today_start = today_start;
             (self.closed, self.closed_hours) = Default::default();
             (self.today, self.today_learned) = Default::default();
+            self.hourly_thresholds = HourlyThresholds::default();
             self.today_read_at = None;
         }
         let mut gaps = Vec::new();
@@ -190,6 +217,9 @@ impl RowState {
             let mut gaps = Vec::new();
             self.read_minutes(view, first_minute(now)..minute_after(now), &mut gaps)?;
             self.whole_gaps = gaps;
+            if self.minutes.has_intervals(first_minute(now)) {
+                self.minutes.row_minutes = self.row_minutes(view, now)?;
+            }
             let hour = self.column(view, now - HOUR..now, &mut past_gaps)?;
             // The hour of the clock that shares most with the last 60 minutes: rolled up, so that
             // each day is one row.
@@ -259,14 +289,45 @@ impl RowState {
     ) -> Result<()> {
         let columns = (range.end - range.start) / MINUTE;
         let grid = TimeGrid { start: range.start, step: MINUTE, columns: columns.max(0) as u64 };
-        for column in distribution_columns(view, &self.series, grid)? {
-            let column = column?;
-            self.minutes.set(column.start, &column.value, !column.gaps.is_empty());
+        let columns = distribution_columns(view, &self.series, grid)?;
+        let columns = columns.collect::<Result<Vec<TimeColumn<Mixture>>>>()?;
+        let empty = columns.iter().filter(|column| column.value.count() == 0);
+        let mut ends = RowEnds::Unread(enclosing(empty.map(|column| column.start..column.end)));
+        for column in columns {
+            let presence = match column.value.count() {
+                0 => self.presence(view, &mut ends, column.start)?,
+                _ => RowPresence::Present,
+            };
+            let has_gap = !column.gaps.is_empty();
+            self.minutes.set(column.start, &column.value, has_gap, presence);
             gaps.extend(column.gaps);
         }
         self.minutes.forget_before(first_minute(range.end - 1));
         self.minutes_end = range.end;
         Ok(())
+    }
+
+    /// Whether a row without values ends in a minute.
+    fn presence(&self, view: &ReadView, ends: &mut RowEnds, start: i64) -> Result<RowPresence> {
+        if self.latest_end.is_none_or(|latest| latest <= start) {
+            return Ok(RowPresence::Absent);
+        }
+        if self.series.len() > ROW_SERIES_MAX {
+            return Ok(RowPresence::Unknown);
+        }
+        if let RowEnds::Unread(range) = ends {
+            let mut minutes = BTreeSet::new();
+            for series in &self.series {
+                view.samples(series, range.clone(), &mut |sample| {
+                    // A row belongs to the nanosecond before its end.
+                    let last = sample.end.saturating_sub(1);
+                    minutes.insert(last - last.rem_euclid(MINUTE));
+                })?;
+            }
+            *ends = RowEnds::Minutes(minutes);
+        }
+        let is_present = matches!(ends, RowEnds::Minutes(minutes) if minutes.contains(&start));
+        Ok(if is_present { RowPresence::Present } else { RowPresence::Absent })
     }
 
     /// Continues today's values: those older than [`LATE`] are read once.
@@ -279,8 +340,10 @@ impl RowState {
         let open = self.column(view, self.closed_end..now, gaps)?;
         self.today = sum([&self.closed, &open])?;
         let closed = self.today_start..self.closed_end;
-        let hours = self.closed_hours.ended(self.closed_end)?;
-        self.today_learned = RowThreshold::learned_by_hour(&hours, closed.clone())
+        let mut learn = RowThreshold::value_of_hour;
+        let known = &mut self.hourly_thresholds;
+        let hours = self.closed_hours.learned(known, self.closed_end, &mut learn)?;
+        self.today_learned = RowThreshold::median_of_hours(hours, closed.clone())
             .or_else(|| RowThreshold::learned(&self.closed, closed));
         Ok(())
     }
@@ -315,18 +378,68 @@ impl RowState {
     }
 
     fn column(&self, view: &ReadView, range: Range<i64>, gaps: &mut Vec<Gap>) -> Result<Mixture> {
-        if range.is_empty() {
-            return Ok(Mixture::default());
-        }
-        let grid = TimeGrid { start: range.start, step: range.end - range.start, columns: 1 };
-        let mut values = Mixture::default();
-        for column in distribution_columns(view, &self.series, grid)? {
-            let column = column?;
-            gaps.extend(column.gaps);
-            values = column.value;
-        }
-        Ok(values)
+        read_column(view, &self.series, range, gaps)
     }
+
+    /// Minutes of the longest of the rows of the last hour; `None` if rows are cumulative: these
+    /// last since the row before.
+    fn row_minutes(&self, view: &ReadView, now: i64) -> Result<Option<usize>> {
+        let mut longest = 0;
+        for series in self.series.iter().take(LENGTH_SERIES_MAX) {
+            if series.as_ref().kind.is_cumulative() {
+                return Ok(None);
+            }
+            view.samples(series, now - HOUR..now, &mut |sample| {
+                longest = longest.max(sample.end.saturating_sub(sample.start));
+            })?;
+        }
+        let minutes = usize::try_from(longest.saturating_add(MINUTE - 1) / MINUTE);
+        Ok(Some(minutes.unwrap_or(COLUMNS).clamp(1, COLUMNS)))
+    }
+
+    /// Users above a threshold by the label that the settings name, else by one of sessions;
+    /// `None` if the series have neither.
+    pub(super) fn count_users(
+        &mut self,
+        view: &ReadView,
+        times: OverviewTimes,
+        (label, threshold): (Option<String>, Option<f64>),
+        limit: &UserReadLimit<'_>,
+    ) -> Result<Option<AffectedUsers>> {
+        let Some(users) = UserSeries::of(&self.series, label.as_deref()) else { return Ok(None) };
+        let Some(threshold) = threshold else { return Ok(Some(users.without_threshold())) };
+        if let Some(many) = users.too_many() {
+            return Ok(Some(many));
+        }
+        UserScan::select(&mut self.user_scans, (users.label(), threshold), times)
+            .count(view, &users, times, limit)
+            .map(Some)
+    }
+
+    /// Time of the last count of users.
+    pub(super) fn users_read_at(&self) -> Option<i64> {
+        self.user_scans.first().and_then(UserScan::read_at)
+    }
+}
+
+/// Merged values of series in a range.
+pub(super) fn read_column(
+    view: &ReadView,
+    series: &[SeriesEntryRef],
+    range: Range<i64>,
+    gaps: &mut Vec<Gap>,
+) -> Result<Mixture> {
+    if range.is_empty() {
+        return Ok(Mixture::default());
+    }
+    let grid = TimeGrid { start: range.start, step: range.end - range.start, columns: 1 };
+    let mut values = Mixture::default();
+    for column in distribution_columns(view, series, grid)? {
+        let column = column?;
+        gaps.extend(column.gaps);
+        values = column.value;
+    }
+    Ok(values)
 }
 
 /// A merge reserves the buckets of both sides, which may be twice the buckets of the sum.

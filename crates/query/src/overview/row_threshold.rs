@@ -69,11 +69,21 @@ impl RowThreshold {
 }
 
 impl RowThreshold {
-    /// The median of what is learned from each of some hours, the lower one of two: hours of an
-    /// incident, if they are fewer than half, do not raise it.
+    /// The median of what is learned from each of some hours, see
+    /// [`RowThreshold::median_of_hours`].
     pub(super) fn learned_by_hour(hours: &[Mixture], range: Range<i64>) -> Option<RowThreshold> {
-        let learned = hours.iter().filter_map(|hour| RowThreshold::learned(hour, range.clone()));
-        let mut values: Vec<f64> = learned.map(|threshold| threshold.value).collect();
+        let learned = hours.iter().filter_map(RowThreshold::value_of_hour).collect();
+        RowThreshold::median_of_hours(learned, range)
+    }
+
+    /// What is learned from an hour.
+    pub(super) fn value_of_hour(values: &Mixture) -> Option<f64> {
+        RowThreshold::learned(values, 0..0).map(|learned| learned.value)
+    }
+
+    /// The median of what was learned from hours, the lower one of two: hours of an incident, if
+    /// they are fewer than half, do not raise it.
+    pub(super) fn median_of_hours(mut values: Vec<f64>, range: Range<i64>) -> Option<RowThreshold> {
         values.sort_by(f64::total_cmp);
         let value = *values.get(values.len().checked_sub(1)? / 2)?;
         Some(RowThreshold { value, origin: ThresholdOrigin::LearnedByHour(range) })

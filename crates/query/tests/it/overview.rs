@@ -1,5 +1,7 @@
 //! Overviews over a store: an overview that is refreshed equals one that is read anew.
 
+mod users;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,10 +56,21 @@ impl Fixture {
 
     /// One row of a metric that ends at `end` and took a minute.
     fn send(&self, name: &str, end: i64, values: impl IntoIterator<Item = f64>) {
+        self.send_labelled((name, &[]), end, values);
+    }
+
+    /// The same with labels.
+    fn send_labelled(
+        &self,
+        (name, labels): (&str, &[(&str, &str)]),
+        end: i64,
+        values: impl IntoIterator<Item = f64>,
+    ) {
         let mut histogram = Histogram::default();
         values.into_iter().for_each(|value| histogram.record(value));
         let kind = SeriesKind::Histogram(Temporality::Delta);
-        let series = Series::new(name, kind).with_unit("ms").validate().unwrap();
+        let series = Series::new(name, kind).with_unit("ms");
+        let series = series.with_labels(labels.iter().copied()).validate().unwrap();
         let mut batch = BatchWriter::default();
         batch.series(&series);
         let value = SampleValue::Histogram(Box::new(histogram));
@@ -360,6 +373,54 @@ fn services_of_a_metric_are_rows_and_host_metrics_another_group() {
     assert_eq!(names(RowGroup::Services), ["took ", "took cart", "took pay"]);
     assert_eq!(names(RowGroup::Host), ["host_block_io "]);
     assert_eq!(names(RowGroup::Topdeck), ["topdeck_query_duration "]);
+}
+
+/// A load test that had ended was a service in state unknown.
+#[test]
+fn load_run_that_ended_has_no_row_and_the_page_says_where_it_is() {
+    let fixture = Fixture::new();
+    let now = MIDNIGHT + 9 * DAY + 12 * HOUR;
+    for (name, run) in [
+        ("load_response_time", "before"),
+        ("load_response_time", "after"),
+        ("load_service_time", "after"),
+    ] {
+        fixture.send_labelled((name, &[("run", run)]), now - HOUR, values(100.0, 0));
+    }
+    // Of another program, which happens to have the same name.
+    fixture.send("load_response_time", now, values(100.0, 0));
+    let page = fixture.read(now);
+    let rows = page.rows.iter().map(|row| (&row.key.name[..], row.series));
+    assert_eq!(rows.collect::<Vec<_>>(), [("load_response_time", 1)]);
+    let why = "2 load runs, which end and do not fall silent: see Load runs";
+    let expected = ("load_response_time, load_service_time".to_owned(), why.to_owned());
+    assert_eq!(page.unranked, [expected]);
+}
+
+/// A job of one minute looked as if it had run all the time, or as a service without requests.
+#[test]
+fn job_that_runs_a_minute_has_data_where_it_ran_only() {
+    let fixture = Fixture::new();
+    let now = MIDNIGHT + 9 * DAY + 12 * HOUR + 30 * store::SECOND;
+    let minute = |at: i64| now - 30 * store::SECOND - (58 - at) * MINUTE;
+    fixture.send("hourly", minute(20), values(100.0, 0));
+    for at in [5, 15, 25, 35, 45, 55] {
+        fixture.send("often", minute(at), values(100.0, 0));
+    }
+    fixture.send("served", minute(20), values(100.0, 0));
+    (0..59).filter(|at| *at != 20).for_each(|at| fixture.send("served", minute(at), []));
+    let page = fixture.read(now);
+    let drawn = |name: &str| {
+        let row = page.rows.iter().find(|row| row.key.name == name).unwrap();
+        let heatmap = row.heatmap.as_ref().unwrap();
+        let columns = heatmap.levels.chunks(24).enumerate();
+        let filled = columns.filter(|(_, column)| column.iter().any(|level| *level > 0));
+        (filled.map(|(at, _)| at).collect::<Vec<_>>(), heatmap.no_data.len())
+    };
+    // The running minute is not over, so it lacks nothing.
+    assert_eq!(drawn("hourly"), (vec![20], 58));
+    assert_eq!(drawn("often"), (vec![5, 15, 25, 35, 45, 55], 53));
+    assert_eq!(drawn("served"), (vec![20], 0));
 }
 
 #[test]

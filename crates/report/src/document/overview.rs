@@ -7,6 +7,7 @@
 use decode::Unit;
 use hist::Bracket;
 use model::selector;
+use query::overview::affected_users::AffectedUsers;
 use query::overview::day_hours::WorstHour;
 use query::overview::deviation::Deviation;
 use query::overview::mini_heatmap::{BINS, COLUMNS, MiniHeatmap};
@@ -58,6 +59,7 @@ fn row_json(row: &OverviewRow) -> Json {
         ("expected_now", number(round(row.expected_now(), f64::round))),
         ("above_now", row.above.0.map_or(Null, count)),
         ("above_today", row.above.1.map_or(Null, count)),
+        ("users", row.users.as_ref().map_or(Null, users_json)),
         ("state_today", Text(state_name(row.state_today()).to_owned())),
         ("expected_today", number(round(row.expected_today(), f64::round))),
         ("worst_hour", row.worst_hour.as_ref().map_or(Null, hour_json)),
@@ -136,6 +138,16 @@ fn threshold_json(threshold: &RowThreshold) -> Json {
     Object(fields)
 }
 
+fn users_json(users: &AffectedUsers) -> Json {
+    let mut fields = vec![
+        ("label", Text(users.label.clone())),
+        ("now", users.now.map_or(Null, count)),
+        ("today", users.today.map_or(Null, count)),
+    ];
+    fields.extend(users.reason.clone().map(|reason| ("reason", Text(reason))));
+    Object(fields)
+}
+
 fn hour_json(hour: &WorstHour) -> Json {
     Object(vec![
         ("start_ns", Integer(hour.range.start.into())),
@@ -174,7 +186,7 @@ fn deviation_json(deviation: &Deviation) -> Json {
 
 fn heatmap_json(heatmap: &MiniHeatmap) -> Json {
     let digit = |level: &u8| char::from_digit((*level).into(), 16).expect("BUG: 16 levels");
-    let missing = heatmap.missing.iter().map(|column| integer(*column as u64));
+    let columns = |of: &[usize]| List(of.iter().map(|column| integer(*column as u64)).collect());
     Object(vec![
         ("start_ns", Integer(heatmap.start.into())),
         ("columns", integer(COLUMNS as u64)),
@@ -182,7 +194,8 @@ fn heatmap_json(heatmap: &MiniHeatmap) -> Json {
         ("lower", number(round(heatmap.values.start, f64::round))),
         ("upper", number(round(heatmap.values.end, f64::round))),
         ("max_count", integer(heatmap.most)),
-        ("missing", List(missing.collect())),
+        ("missing", columns(&heatmap.missing)),
+        ("no_data", columns(&heatmap.no_data)),
         ("cells", Text(heatmap.levels.iter().map(digit).collect())),
     ])
 }
