@@ -47,6 +47,9 @@ pub enum AlertsError {
         /// Cause.
         cause: String,
     },
+    /// The history of alerts cannot be read or written; the text says which.
+    #[error("{0}")]
+    History(String),
     /// The thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),

@@ -14,6 +14,7 @@
 //! another site ─► primary_site ─► standby ─► notifier_handle     HTTP ─► delivery_api
 //!                               └─► site_acknowledgements, site_clearances ─► rule_worker
 //! settings, OpenSLO ─► slo_settings ─► slo_service ─► slo_api: HTTP
+//! groups evaluated over the past ─► replayed_history ─► alert_history
 //! ```
 //! The *board* is the published snapshot of rules, alerts and silences, which routes read.
 //! One thread evaluates all groups, one after the other: on schedule, and own rules also when rows
@@ -60,6 +61,7 @@ mod read_time_budget;
 mod received_alerts;
 mod received_file;
 mod received_log;
+mod replayed_history;
 mod role;
 mod role_thread;
 mod rule_loader;
@@ -92,6 +94,7 @@ pub use error::{AlertsError, Result};
 pub use message_templates::{AlertMessageTemplates, message_template_problems};
 pub use received_alerts::ReceivedAlert;
 pub use received_file::{DecodedAlerts, ReceivedFileError, decode_received, encode_received};
+pub use replayed_history::ReplayedHistory;
 pub use role::AlertsRole;
 pub use rule_loader::rule_promql_options;
 pub use rule_paths::find_rule_files;

@@ -12,6 +12,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, anyhow};
@@ -29,7 +30,7 @@ use crate::node::{Node, ROLES};
 use crate::output::{print_message, print_stdout};
 use crate::serve::{ServiceEvent, Signals};
 use crate::settings::Settings;
-use crate::store::private_dir;
+use crate::store::{disk, private_dir};
 
 use self::alert_history::{
     OBJECTIVES, RULE_FILE, RULES, ShopObjective, evaluate_rules, write_series,
@@ -105,10 +106,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 async fn run_until_stopped(settings: Settings, directory: &Path) -> Result<()> {
     let mut signals = Signals::new()?;
-    let node = Node::start(NodeMode::Serve, settings, directory).await?;
-    let writer = ShopWriter::new(node.intake());
     // Appending may wait for the disk.
-    let mut written_end = tokio::task::block_in_place(|| writer.write_history())?;
+    let write = |intake: &Arc<Intake>| {
+        tokio::task::block_in_place(|| ShopWriter::new(Arc::clone(intake)).write_history(directory))
+    };
+    let (node, (writer, mut written_end)) =
+        Node::start_with_history(NodeMode::Serve, settings, directory, write).await?;
     print_stdout(welcome_text(&node.url(), directory, &writer.shop).as_bytes())?;
     let mut tick = tokio::time::interval(Duration::from_nanos(INTERVAL_NS.unsigned_abs()));
     loop {
@@ -256,23 +259,23 @@ What to look at first:
 }
 
 /// Writes data of the shop through the intake.
-struct ShopWriter<'a> {
-    intake: &'a Intake,
+struct ShopWriter {
+    intake: Arc<Intake>,
     producer: Producer,
     shop: Shop,
     start: i64,
 }
 
-impl ShopWriter<'_> {
-    fn new(intake: &Intake) -> ShopWriter<'_> {
+impl ShopWriter {
+    fn new(intake: Arc<Intake>) -> ShopWriter {
         let now = intake.now();
         let start = now - now.rem_euclid(INTERVAL_NS);
         let producer = intake.producer("demo");
         ShopWriter { intake, producer, shop: Shop::new(start), start }
     }
 
-    /// Writes everything up to the start of the demonstration; returns that time.
-    fn write_history(&self) -> Result<i64> {
+    /// Writes everything up to the start of the demonstration; returns that time too.
+    fn write_history(self, directory: &Path) -> Result<(ShopWriter, i64)> {
         // Whole minutes first, then the intervals of the current minute.
         let rounded_start = self.start - self.start.rem_euclid(10 * MINUTE_NS);
         let [(week, coarse), (day, fine)] = HISTORY;
@@ -284,22 +287,26 @@ impl ShopWriter<'_> {
         if let Some(pending_ack) = last {
             pending_ack.wait_durable()?;
         }
-        self.write_alerts()?;
-        Ok(self.start)
+        self.write_alerts(directory)?;
+        let start = self.start;
+        Ok((self, start))
     }
 
-    /// Writes the history of the alerts, from before the incident up to the start.
-    fn write_alerts(&self) -> Result<()> {
+    /// Writes the history of the alerts, from before the incident up to the start: their states as
+    /// samples, which the page draws, and the changes of these, which commands list.
+    fn write_alerts(&self, directory: &Path) -> Result<()> {
         let Some(store) = self.intake.write_target().store() else { return Ok(()) };
         let range = self.shop.incident().start - QUIET_NS..self.start;
         let encoding = SeriesKeyEncoding::CANONICAL;
         let mut batch = self.intake.writer_for(self.producer.id(), encoding);
-        for write in evaluate_rules(store, &range)? {
+        let (writes, changes) = evaluate_rules(store, &range)?;
+        for write in writes {
             let Some(number) = write.value.number() else { continue };
             let at = write.time_ns..write.time_ns;
             write_sample(&mut batch, write_series(&write), &at, SampleValue::Number(number))?;
         }
-        Ok(self.intake.append(&self.producer, batch)?.wait_durable()?)
+        self.intake.append(&self.producer, batch)?.wait_durable()?;
+        Ok(changes.write(disk(), directory)?)
     }
 
     /// Writes the intervals that have ended since `written_end`.

@@ -73,6 +73,18 @@ impl Node {
     /// Opens the data directory and starts all roles. An invalid configuration is an error before
     /// anything is acknowledged.
     pub(crate) async fn start(mode: NodeMode, settings: Settings, data: &Path) -> Result<Node> {
+        let (node, ()) = Node::start_with_history(mode, settings, data, |_| Ok(())).await?;
+        Ok(node)
+    }
+
+    /// As [`Node::start`]. `write_history` writes data of the past before any role starts, so that
+    /// roles find it as after a restart; its result is returned.
+    pub(crate) async fn start_with_history<T>(
+        mode: NodeMode,
+        settings: Settings,
+        data: &Path,
+        write_history: impl FnOnce(&Arc<Intake>) -> Result<T>,
+    ) -> Result<(Node, T)> {
         check_access(data)?;
         verify_settings(Some(mode), &settings, data)?;
         let log = settings.node.server_log();
@@ -81,6 +93,7 @@ impl Node {
         let intake_settings = intake::Settings { log: log.function(), ..settings.node.intake() };
         let intake = Arc::new(Intake::new(home, intake_settings)?);
         reserve_first_segment(&intake, log);
+        let written = write_history(&intake)?;
         // Before any role accepts data.
         begin_volatile_start(&settings, &intake, log);
         let role_context = role_context(&intake, &settings, data);
@@ -99,7 +112,9 @@ impl Node {
         if mode == NodeMode::Serve {
             publish_address(&data, &server_url(&settings, &server), log);
         }
-        Ok(Node { mode, settings, data, intake, context, server, roles, log, _trimmer: trimmer })
+        let node =
+            Node { mode, settings, data, intake, context, server, roles, log, _trimmer: trimmer };
+        Ok((node, written))
     }
 
     /// Addresses, and measurements that are unavailable on this host, as log lines.
@@ -137,11 +152,6 @@ impl Node {
     /// URL of the server for programs on this host.
     pub(crate) fn url(&self) -> String {
         server_url(&self.settings, &self.server)
-    }
-
-    /// The intake, for data that no role has.
-    pub(crate) fn intake(&self) -> &Arc<Intake> {
-        &self.intake
     }
 
     /// Current settings.

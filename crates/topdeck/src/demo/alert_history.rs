@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use alerts::ReplayedHistory;
 use anyhow::{Context as _, Result, ensure};
 use model::{Series, SeriesKind};
 use query::{NAME, StoreSource, promql};
@@ -114,8 +115,11 @@ impl ShopObjective {
     }
 }
 
-/// Samples that the rules write in a range, in the order of their times.
-pub(super) fn evaluate_rules(store: &Store, range: &Range<i64>) -> Result<Vec<RuleWrite>> {
+/// Samples that the rules write in a range, and the changes of their alerts.
+pub(super) fn evaluate_rules(
+    store: &Store,
+    range: &Range<i64>,
+) -> Result<(Vec<RuleWrite>, ReplayedHistory)> {
     let file = parse_rule_file(RULE_FILE, RULES, &promql::Options::all());
     ensure!(file.problems.is_empty(), "BUG: rules of the demonstration: {:?}", file.problems);
     store.catch_up().context("cannot read the requests of the shop")?;
@@ -132,16 +136,17 @@ pub(super) fn evaluate_rules(store: &Store, range: &Range<i64>) -> Result<Vec<Ru
     // Nobody is notified.
     let inputs =
         IterationInputs { evaluator: &evaluator, templates: &templates, resend_delay_ns: i64::MAX };
-    let mut writes = Vec::new();
+    let (mut writes, mut changes) = (Vec::new(), ReplayedHistory::default());
     for group in file.groups.into_iter().chain(OBJECTIVES.iter().map(ShopObjective::rule_group)) {
         let mut group = EvaluatedGroup::new(group, &GroupDefaults::default());
         let mut time_ns = group.scheduled_time_before(range.start);
         while time_ns < range.end {
             writes.extend(group.evaluate(time_ns, &inputs).writes);
+            changes.record(&group, time_ns);
             time_ns += group.interval_ns();
         }
     }
-    Ok(writes)
+    Ok((writes, changes))
 }
 
 /// Series of a sample of a rule.

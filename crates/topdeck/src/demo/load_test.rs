@@ -48,8 +48,15 @@ pub(super) fn write_second(
     durations: &Histogram,
 ) -> Result<()> {
     let distribution = SeriesKind::Histogram(Temporality::Delta);
-    for name in ["load_response_time", "load_service_time"] {
-        let value = SampleValue::Histogram(Box::new(durations.clone()));
+    // Each request was sent at its time.
+    let mut queue_times = Histogram::default();
+    queue_times.record_n(0.0, durations.count());
+    for (name, times) in [
+        ("load_response_time", durations),
+        ("load_service_time", durations),
+        ("load_queue_time", &queue_times),
+    ] {
+        let value = SampleValue::Histogram(Box::new(times.clone()));
         write_sample(batch, test.series(name, distribution).with_unit("ns"), second, value)?;
     }
     let requests = durations.count() as f64;

@@ -71,6 +71,7 @@ fn each_view_has_something_to_show(demo: &Demo) {
     // Overview, Explore, Spectrum, Compare.
     let rows = ask(&format!("overview {server} --json"));
     assert!(rows["total"].as_u64() >= Some(5), "{rows}");
+    load_runs_are_no_services(&rows);
     // Wire: a service, its statements, and the incident.
     let statements = demo.query("sum by (verb, statement) (exact_increase(wire_latency[6h]))");
     assert_eq!(statements["data"].as_array().map(Vec::len), Some(4), "{statements}");
@@ -103,6 +104,34 @@ fn each_view_has_something_to_show(demo: &Demo) {
         let found = demo.query("count(host_cpu_seconds_total)");
         found["data"].as_array().is_some_and(|list| !list.is_empty())
     });
+}
+
+/// Load tests that ended were three services in state unknown.
+fn load_runs_are_no_services(overview: &Value) {
+    let rows = overview["rows"].as_array().unwrap();
+    let is_load = |row: &&Value| row["name"].as_str().unwrap().starts_with("load_");
+    assert_eq!(rows.iter().find(is_load), None);
+    let unranked = overview["unranked"].as_array().unwrap();
+    let names = "load_queue_time, load_response_time, load_service_time";
+    let reason = unranked.iter().find(|of| of["name"] == names);
+    let reason = reason.map(|of| &of["reason"]);
+    assert_eq!(
+        reason,
+        Some(&"2 load runs, which end and do not fall silent: see Load runs".into()),
+        "{unranked:?}"
+    );
+}
+
+/// The page drew the alerts of the incident, and the command said `no changes`.
+fn the_history_of_alerts_is_that_of_the_page(demo: &Demo) {
+    let ask = |line: &str| json(&run_ok(&demo.dir, &format!("{line} --server {}", demo.url)));
+    let history = ask("alerts --history --from -1d --limit 1000 --json");
+    let changes = history["history"].as_array().unwrap();
+    for alert in ["PaymentsSlow", "OrdersSlow", "PaymentQueueLong", "SloBudgetBurn"] {
+        let of = changes.iter().filter(|change| change["name"] == alert);
+        let events: Vec<&str> = of.map(|change| change["event"].as_str().unwrap()).collect();
+        assert!(["firing", "resolved"].iter().all(|it| events.contains(it)), "{alert}: {events:?}");
+    }
 }
 
 #[test]
@@ -158,6 +187,7 @@ fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
         up.count() == 2
     });
     each_view_has_something_to_show(&demo);
+    the_history_of_alerts_is_that_of_the_page(&demo);
     // The alerts of the incident fired and ended; the rules find the same without the history.
     for alert in ["PaymentsSlow", "OrdersSlow", "PaymentQueueLong"] {
         let firing = format!("ALERTS{{alertname=\"{alert}\",alertstate=\"firing\"}}");

@@ -1,0 +1,105 @@
+//! History of alerts of rules that were evaluated over the past, before the role started: a data
+//! directory whose samples are of a time in which no server ran has the changes of that time too.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use disk::Disk;
+use rules::EvaluatedGroup;
+
+use crate::alert_history::AlertHistory;
+use crate::error::{AlertsError, Result};
+use crate::history_entry::HistoryEntry;
+use crate::history_recorder::HistoryRecorder;
+
+/// Changes of state, as a server that evaluated the groups would have recorded them.
+#[derive(Debug, Default)]
+pub struct ReplayedHistory {
+    recorder: HistoryRecorder,
+    entries: Vec<HistoryEntry>,
+}
+
+impl ReplayedHistory {
+    /// Records the changes of a group since it was last recorded. Groups may follow each other.
+    pub fn record(&mut self, group: &EvaluatedGroup, time_ns: i64) {
+        self.entries.extend(self.recorder.of_group(group, time_ns));
+    }
+
+    /// Adds the changes to the history of a data directory, by time. No role may use it.
+    pub fn write(mut self, disk: Arc<dyn Disk>, data: &Path) -> Result<()> {
+        self.entries.sort_by_key(|entry| entry.time_ns);
+        let (history, problem) = AlertHistory::open(disk, data);
+        match problem {
+            Some(problem) => Err(AlertsError::History(problem)),
+            None => history.append(self.entries).map_err(AlertsError::History),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use query::{Settings, promql};
+    use rules::{
+        AlertTemplates, GroupDefaults, IterationInputs, MemorySeries, SourceEvaluator,
+        parse_rule_file,
+    };
+    use sim::SimDisk;
+
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+    const DATA: &str = "/data";
+
+    /// Evaluates a rule that holds between two times, in seconds.
+    fn replay(history: &mut ReplayedHistory, name: &str, (from, to): (i64, i64)) {
+        let text = format!(
+            "groups:\n- name: {name}\n  rules:\n  - alert: {name}\n    \
+             expr: (vector(time()) >= {from}) < {to}\n    for: 1m\n"
+        );
+        let file = parse_rule_file("rules.yml", &text, &promql::Options::default());
+        let group = file.groups.into_iter().next().expect("a group");
+        let mut group = EvaluatedGroup::new(group, &GroupDefaults::default());
+        let inputs = IterationInputs {
+            evaluator: &SourceEvaluator {
+                source: &MemorySeries::default(),
+                settings: &Settings::default(),
+                options: promql::Options::default(),
+                context: &|| false,
+            },
+            templates: &AlertTemplates::default(),
+            resend_delay_ns: 60 * SECOND,
+        };
+        for time_ns in (0..=600).step_by(60).map(|second| second * SECOND) {
+            group.evaluate(time_ns, &inputs);
+            history.record(&group, time_ns);
+        }
+    }
+
+    /// A page with a history of alerts, and a command line that said there was none.
+    #[test]
+    fn alerts_of_a_past_without_a_server_are_in_the_history() {
+        let disk = SimDisk::new(1);
+        disk.process().create_dir(Path::new(DATA)).expect("a directory");
+        let mut history = ReplayedHistory::default();
+        replay(&mut history, "Late", (240, 480));
+        replay(&mut history, "Early", (120, 360));
+        history.write(Arc::new(disk.process()), Path::new(DATA)).expect("stored");
+        let (history, problem) = AlertHistory::open(Arc::new(disk.process()), Path::new(DATA));
+        let changes = history.read().expect("it is readable");
+        let changes: Vec<_> = changes
+            .iter()
+            .map(|entry| {
+                (entry.number, entry.time_ns / SECOND, &entry.name[..], entry.event.name())
+            })
+            .collect();
+        let expected = [
+            (1, 120, "Early", "pending"),
+            (2, 180, "Early", "firing"),
+            (3, 240, "Late", "pending"),
+            (4, 300, "Late", "firing"),
+            (5, 360, "Early", "resolved"),
+            (6, 480, "Late", "resolved"),
+        ];
+        assert_eq!((problem, &changes[..]), (None, &expected[..]));
+    }
+}
