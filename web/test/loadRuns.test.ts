@@ -50,6 +50,15 @@ function runs(validities: Record<string, string>, to = 1_000_000) {
   );
 }
 
+// The p99 of a run was 458M.
+test("times of a run without queue times have a unit", () => {
+  const durations = result([[{ ...labels("a"), time: "response" }, DISTRIBUTION]]);
+  const none = result([]);
+  const [validities, schedules] = [new Map<string, string>(), new Map<string, string>()];
+  const parts = { found: none, durations, extents: none, validities, schedules };
+  expect(toLoadRuns(parts, [0, 1_000_000])[0]!.unit).toBe("ns");
+});
+
 test("runs have their numbers and times, the latest first", () => {
   const [b, a] = runs({ a: "valid" });
   expect([b!.run, a!.run]).toEqual(["b", "a"]);

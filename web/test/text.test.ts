@@ -199,6 +199,16 @@ test.each(["2026-03-27T23:00Z", "2026-10-22T22:00Z"])(
     }),
 );
 
+// The axis of a budget said 11-21, 11-21, 11-22, 11-22.
+test("ticks of half days have labels of their own", () =>
+  inZone("UTC", () => {
+    const start = Date.parse("2026-11-20T18:00Z");
+    const ticks = time.timeTicks(start, start + 7 * 86_400e3, 14);
+    const labels = ticks.map((at) => time.formatTick(at, 7 * 86_400e3));
+    expect(labels.slice(0, 3)).toEqual(["11-21", "11-21 12:00", "11-22"]);
+    expect(new Set(labels).size).toBe(labels.length);
+  }));
+
 function inZone(zone: string, work: () => void): void {
   const before = process.env["TZ"];
   process.env["TZ"] = zone;

@@ -140,7 +140,8 @@ export function toLoadRuns(
       schedule: schedules.get(key) ?? "",
       ...describeValidity(validities.get(key), to - stop < RUNNING_MS),
       counts: Object.fromEntries(COUNTS.map((one) => [one, countOf(one)])) as LoadRun["counts"],
-      unit: durations.unit,
+      // Unknown if one of the times has no series; all are sent in nanoseconds.
+      unit: durations.unit || "ns",
       times: Object.fromEntries(TIMES.map((one) => [one, timeOf(one)])) as LoadRun["times"],
     };
   });

@@ -104,13 +104,17 @@ export function isLive(range: TimeRange): boolean {
   return range.to === "now";
 }
 
-/** A tick's label in local time: the date only on long ranges. */
+/**
+ * A tick's label in local time. On long ranges it is the date; a tick within the day has its time
+ * too, or two labels would be equal.
+ */
 export function formatTick(ms: number, span: number): string {
   const at = new Date(ms);
   const two = (n: number) => String(n).padStart(2, "0");
   const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
   const minute = `${two(at.getHours())}:${two(at.getMinutes())}`;
-  if (span > 4 * UNITS["d"]!) return day.slice(5);
+  const isMidnight = minute === "00:00" && at.getSeconds() === 0;
+  if (span > 4 * UNITS["d"]! && isMidnight) return day.slice(5);
   if (span > UNITS["d"]!) return `${day.slice(5)} ${minute}`;
   if (span > 10 * UNITS["m"]!) return minute;
   const second = `${minute}:${two(at.getSeconds())}`;
