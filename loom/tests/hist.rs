@@ -19,5 +19,5 @@ mod scheme {
     pub(crate) use hist::{Integers, Scheme};
 }
 mod tracked_value {
-    pub(crate) use hist::{CompensatedSum, TrackedValue};
+    pub(crate) use hist::{DoubleDouble, TrackedValue};
 }

@@ -21,10 +21,10 @@ use crate::site_acknowledgements::SiteAcknowledgement;
 use crate::site_clearances::SiteClearance;
 
 const TABLE: TableRef<'static> = TableRef::named("alerts.primary");
-/// Silence of the primary after which this site sends.
-const SILENCE: Duration = Duration::from_secs(30);
-const SILENCE_MIN: Duration = Duration::from_millis(500);
-const SILENCE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Time without an answer of the primary after which this site sends.
+const FAILOVER_AFTER: Duration = Duration::from_secs(30);
+const FAILOVER_AFTER_MIN: Duration = Duration::from_millis(500);
+const FAILOVER_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Longest time between two requests, and that of a request.
 const POLL_INTERVAL_MAX: Duration = Duration::from_secs(1);
 const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ const EXCERPT_CHARS: usize = 200;
 #[serde(deny_unknown_fields)]
 pub(crate) struct PrimarySiteTable {
     url: String,
-    silence: Option<DurationSetting>,
+    failover_after: Option<DurationSetting>,
     /// File with the bearer token, scope `read`.
     token_file: Option<FilePath>,
     /// PEM file with the CA certificate of the site; default: the system's CAs.
@@ -52,7 +52,12 @@ pub(crate) struct PrimarySiteTable {
 impl PrimarySiteTable {
     pub(crate) fn check(&self, check: &mut SettingsCheck<'_>) {
         check.url(TABLE, "url", &self.url);
-        check.range(TABLE, "silence", self.silence, SILENCE_MIN..=SILENCE_MAX);
+        check.range(
+            TABLE,
+            "failover_after",
+            self.failover_after,
+            FAILOVER_AFTER_MIN..=FAILOVER_AFTER_MAX,
+        );
         check.file(TABLE, "token_file", self.token_file.as_ref());
         let (ca, certificate, key) = (&self.ca, &self.certificate, &self.key);
         check.client_tls(TABLE, ca.as_ref(), certificate.as_ref(), key.as_ref());
@@ -68,7 +73,7 @@ impl PrimarySiteTable {
         }
         Ok(PrimarySite {
             endpoint: Endpoint::parse(&self.url)?,
-            silence: duration_or(self.silence, SILENCE),
+            failover_after: duration_or(self.failover_after, FAILOVER_AFTER),
             authorization: token.map(|token| net::bearer(&token)).transpose()?,
             tls,
         })
@@ -79,7 +84,7 @@ impl PrimarySiteTable {
 #[derive(Clone, Debug)]
 pub(crate) struct PrimarySite {
     endpoint: Endpoint,
-    pub(crate) silence: Duration,
+    pub(crate) failover_after: Duration,
     authorization: Option<HeaderValue>,
     tls: ClientTls,
 }
@@ -110,12 +115,12 @@ impl PrimarySite {
 
     /// Time between two requests.
     pub(crate) fn poll_interval(&self) -> Duration {
-        (self.silence / 5).min(POLL_INTERVAL_MAX)
+        (self.failover_after / 5).min(POLL_INTERVAL_MAX)
     }
 
     /// Asks for what it delivered after a position. An error is its cause.
     pub(crate) async fn deliveries(&self, after: DeliveryPosition) -> Result<DeliveryPage, String> {
-        let timeout = (self.silence / 3).min(REQUEST_TIMEOUT_MAX);
+        let timeout = (self.failover_after / 3).min(REQUEST_TIMEOUT_MAX);
         match tokio::time::timeout(timeout, self.request(after, timeout)).await {
             Ok(page) => page,
             Err(_) => Err(format!("no response from {} in {timeout:?}", self.endpoint.authority())),
@@ -309,10 +314,10 @@ mod tests {
     }
 
     #[test]
-    fn requests_fit_into_the_silence() {
-        let table = |silence: Option<u64>| PrimarySiteTable {
+    fn requests_fit_into_the_time_before_a_failover() {
+        let table = |failover_after: Option<u64>| PrimarySiteTable {
             url: "http://north.example:7717/deck".to_owned(),
-            silence: silence.map(|ms| DurationSetting(Duration::from_millis(ms))),
+            failover_after: failover_after.map(|ms| DurationSetting(Duration::from_millis(ms))),
             token_file: None,
             ca: None,
             certificate: None,
@@ -320,7 +325,10 @@ mod tests {
         };
         let site = table(None).read().expect("valid");
         assert_eq!(site.url(), "http://north.example:7717/deck");
-        assert_eq!((site.silence, site.poll_interval()), (SILENCE, POLL_INTERVAL_MAX));
+        assert_eq!(
+            (site.failover_after, site.poll_interval()),
+            (FAILOVER_AFTER, POLL_INTERVAL_MAX)
+        );
         let site = table(Some(1000)).read().expect("valid");
         assert_eq!(site.poll_interval(), Duration::from_millis(200));
     }

@@ -123,7 +123,7 @@ struct PrimaryWatch<'a> {
     delivered: OtherSiteDeliveries,
     settled: u64,
     is_sending: bool,
-    /// When the primary last answered: for the silence, and for people.
+    /// When the primary last answered: for the failover, and for people.
     answered_at: Instant,
     answered_ns: i64,
     /// Since when it has answered without a gap; `i64::MAX` if it does not.
@@ -185,7 +185,7 @@ impl PrimaryWatch<'_> {
             let answer = self.ask(runtime);
             if let Err(cause) = &answer {
                 self.answering_since_ns = i64::MAX;
-                self.look_at_silence(cause);
+                self.check_failover(cause);
             }
             self.publish(answer.err());
             if self.site.control.wait(changes, self.primary.poll_interval()) {
@@ -233,8 +233,8 @@ impl PrimaryWatch<'_> {
         });
     }
 
-    fn look_at_silence(&mut self, cause: &str) {
-        if self.is_sending || self.answered_at.elapsed() < self.primary.silence {
+    fn check_failover(&mut self, cause: &str) {
+        if self.is_sending || self.answered_at.elapsed() < self.primary.failover_after {
             return;
         }
         self.settle();
@@ -243,8 +243,10 @@ impl PrimaryWatch<'_> {
         let interval_ns = i64::try_from(self.primary.poll_interval().as_nanos());
         let interval_ns = interval_ns.unwrap_or(i64::MAX);
         self.site.notifier.release(self.answered_ns.saturating_add(interval_ns));
-        let silence = self.primary.silence;
-        self.log(&format!("is silent for {silence:?} ({cause}); this site notifies contacts"));
+        let failover_after = self.primary.failover_after;
+        self.log(&format!(
+            "has not answered for {failover_after:?} ({cause}); this site notifies contacts"
+        ));
     }
 
     fn settle(&mut self) {

@@ -17,8 +17,8 @@ mod protobuf;
 
 use hist::codec::bytes::ByteReader;
 use hist::{
-    CompensatedSum, DecodeError, EncodeError, Histogram, HistogramParts, Interpolation,
-    Logarithmic, Scheme, TrackedValue,
+    DecodeError, DoubleDouble, EncodeError, Histogram, HistogramParts, Interpolation, Logarithmic,
+    Scheme, TrackedValue,
 };
 
 pub use binary::{FLAGS, decode, encode};
@@ -68,7 +68,7 @@ struct Sketch {
     negative: Vec<SketchBin>,
     zero: f64,
     total: Option<f64>,
-    sum: Option<CompensatedSum>,
+    sum: Option<DoubleDouble>,
     min: Option<f64>,
     max: Option<f64>,
 }
@@ -128,11 +128,9 @@ impl Sketch {
     }
 
     /// Summary statistics as in the binary form, which omits a sum of zero beside a count.
-    fn summary_values(
-        &self,
-    ) -> (TrackedValue<CompensatedSum>, TrackedValue<f64>, TrackedValue<f64>) {
+    fn summary_values(&self) -> (TrackedValue<DoubleDouble>, TrackedValue<f64>, TrackedValue<f64>) {
         let exact = |value: Option<f64>| value.map_or(TrackedValue::Absent, TrackedValue::Exact);
-        let sum = self.sum.or(self.total.map(|_| CompensatedSum::default()));
+        let sum = self.sum.or(self.total.map(|_| DoubleDouble::default()));
         let sum = sum.map_or(TrackedValue::Absent, TrackedValue::Exact);
         (sum, exact(self.min), exact(self.max))
     }

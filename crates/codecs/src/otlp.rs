@@ -10,7 +10,7 @@
 //! data model.
 
 use hist::{
-    CompensatedSum, DecodeError, EncodeError, Exp2, Explicit, Histogram, HistogramParts, Scheme,
+    DecodeError, DoubleDouble, EncodeError, Exp2, Explicit, Histogram, HistogramParts, Scheme,
     TrackedValue,
 };
 
@@ -362,7 +362,7 @@ fn summary_parts(
 ) -> HistogramParts {
     let exact = |value: Option<f64>| value.map_or(TrackedValue::Absent, TrackedValue::Exact);
     HistogramParts {
-        sum: sum.map_or(TrackedValue::Absent, |sum| TrackedValue::Exact(CompensatedSum::new(sum))),
+        sum: sum.map_or(TrackedValue::Absent, |sum| TrackedValue::Exact(DoubleDouble::new(sum))),
         min: exact(min),
         max: exact(max),
         ..HistogramParts::new(scheme)
@@ -372,7 +372,7 @@ fn summary_parts(
 /// Sum, and min and max if they are exact. The format cannot mark estimates: a reader would clip
 /// buckets to an estimated min or max, while an estimated sum is the best one available.
 fn summary_fields(histogram: &Histogram) -> (Option<f64>, Option<f64>, Option<f64>) {
-    let sum = histogram.tracked_sum().value().map(CompensatedSum::value);
+    let sum = histogram.tracked_sum().value().map(DoubleDouble::value);
     (sum, histogram.tracked_min().exact(), histogram.tracked_max().exact())
 }
 

@@ -130,7 +130,7 @@ impl std::fmt::Display for DecodedSample {
                 for cell in histogram.cells() {
                     write!(f, " {:.4}..{:.4}={}", cell.lower, cell.upper, cell.count)?;
                 }
-                let sum = histogram.tracked_sum().value().map(hist::CompensatedSum::value);
+                let sum = histogram.tracked_sum().value().map(hist::DoubleDouble::value);
                 write!(f, " sum {sum:?}")?;
             }
         }

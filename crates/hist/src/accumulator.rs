@@ -17,7 +17,7 @@ use crate::codec::header::{CUMULATIVE, FRAME_MAGIC, FRAME_VERSION, put_header};
 use crate::error::{DecodeError, MergeError};
 use crate::histogram::{Histogram, HistogramParts};
 use crate::scheme::{BucketPosition, Scheme};
-use crate::tracked_value::{CompensatedSum, TrackedValue};
+use crate::tracked_value::{DoubleDouble, TrackedValue};
 
 /// Maximum number of buckets of a dense window: 8 MiB.
 const WINDOW_MAX: i64 = 1 << 20;
@@ -43,7 +43,7 @@ pub struct Accumulator {
 /// Exact sum, minimum and maximum of the dense counts.
 #[derive(Clone, Copy, Debug)]
 struct SummaryValues {
-    sum: CompensatedSum,
+    sum: DoubleDouble,
     min: f64,
     max: f64,
     /// Whether all histograms have minimum and maximum (true) or none has them (false); `None`
@@ -55,7 +55,7 @@ struct SummaryValues {
 
 impl SummaryValues {
     const NONE: SummaryValues = SummaryValues {
-        sum: CompensatedSum::ZERO,
+        sum: DoubleDouble::ZERO,
         min: f64::INFINITY,
         max: f64::NEG_INFINITY,
         extremes: None,
@@ -66,7 +66,7 @@ impl SummaryValues {
     #[inline]
     fn with(
         self,
-        sum: TrackedValue<CompensatedSum>,
+        sum: TrackedValue<DoubleDouble>,
         min: TrackedValue<f64>,
         max: TrackedValue<f64>,
     ) -> Option<SummaryValues> {
@@ -166,7 +166,7 @@ impl Accumulator {
         ends: Option<(i32, i32)>,
         add: impl FnOnce(&mut [u64]) -> u64,
         zero: u64,
-        (sum, min, max): (TrackedValue<CompensatedSum>, TrackedValue<f64>, TrackedValue<f64>),
+        (sum, min, max): (TrackedValue<DoubleDouble>, TrackedValue<f64>, TrackedValue<f64>),
     ) {
         let at = ends.map_or(0, |(first, _)| i64::from(first).wrapping_sub(self.base) as usize);
         self.dense_count = self.dense_count.wrapping_add(add(&mut self.counts[at..]));

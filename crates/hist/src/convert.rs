@@ -9,7 +9,7 @@ use crate::cells::Cell;
 use crate::error::MergeError;
 use crate::histogram::{Histogram, HistogramParts, Threshold};
 use crate::scheme::{BucketPosition, Scheme};
-use crate::tracked_value::{CompensatedSum, TrackedValue};
+use crate::tracked_value::{DoubleDouble, TrackedValue};
 
 /// Converted histogram with the added error.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ impl Histogram {
         let divided = HistogramParts {
             scheme: parts.scheme.divide(divisor),
             zero_threshold: parts.zero_threshold / divisor,
-            sum: parts.sum.map(|sum| CompensatedSum::new(sum.value() / divisor)),
+            sum: parts.sum.map(|sum| DoubleDouble::new(sum.value() / divisor)),
             min: extreme(parts.min),
             max: extreme(parts.max),
             thresholds: (parts.thresholds.iter())

@@ -21,7 +21,7 @@ pub(crate) use parts::{check_smallest, check_thresholds};
 use crate::buckets::Buckets;
 use crate::error::MergeError;
 use crate::scheme::{BucketPosition, Scheme};
-use crate::tracked_value::{CompensatedSum, TrackedValue};
+use crate::tracked_value::{DoubleDouble, TrackedValue};
 
 /// A distribution of recorded values.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ pub struct Histogram {
     /// Number of values except NaN: the sum of the fields above.
     count: u64,
     /// Undefined while `count` is 0, as are `min` and `max`.
-    sum: TrackedValue<CompensatedSum>,
+    sum: TrackedValue<DoubleDouble>,
     min: TrackedValue<f64>,
     max: TrackedValue<f64>,
     thresholds: Vec<Threshold>,
@@ -74,7 +74,7 @@ impl Histogram {
             underflow: 0,
             nan: 0,
             count: 0,
-            sum: TrackedValue::Exact(CompensatedSum::default()),
+            sum: TrackedValue::Exact(DoubleDouble::default()),
             min: TrackedValue::Exact(f64::INFINITY),
             max: TrackedValue::Exact(f64::NEG_INFINITY),
             thresholds: Vec::new(),
@@ -126,14 +126,13 @@ impl Histogram {
             .filter(|count| count.checked_add(self.nan).is_some())
             .expect("BUG: more than 2^64 values");
         self.count_at(position, n);
-        let sum = CompensatedSum::product(value, n);
+        let sum = DoubleDouble::product(value, n);
         if before == 0 {
             (self.sum, self.min, self.max) =
                 (TrackedValue::Exact(sum), TrackedValue::Exact(value), TrackedValue::Exact(value));
         } else {
-            self.sum = drop_undefined_sum(
-                self.sum.combine(TrackedValue::Exact(sum), CompensatedSum::plus),
-            );
+            self.sum =
+                drop_undefined_sum(self.sum.combine(TrackedValue::Exact(sum), DoubleDouble::plus));
             self.min = tracked_lesser(
                 self.min,
                 TrackedValue::Exact(value),
@@ -199,7 +198,7 @@ impl Histogram {
             return;
         }
         let missing =
-            |k: u64| CompensatedSum::new(value).minus(CompensatedSum::product(interval, k)).value();
+            |k: u64| DoubleDouble::new(value).minus(DoubleDouble::product(interval, k)).value();
         let run_end = |from: u64, holds: &dyn Fn(f64) -> bool| {
             let (mut inside, mut step) = (from, 1);
             while inside < last
@@ -234,9 +233,9 @@ impl Histogram {
         self.positive.merge(&positive);
         self.count = self.count.wrapping_add(last);
         // The mean of an arithmetic series is the mean of its ends.
-        let mean = CompensatedSum::new(value)
-            .minus(CompensatedSum::product(interval * 0.5, last.wrapping_add(1)));
-        self.sum = self.sum.combine(TrackedValue::Exact(mean.times(last)), CompensatedSum::plus);
+        let mean = DoubleDouble::new(value)
+            .minus(DoubleDouble::product(interval * 0.5, last.wrapping_add(1)));
+        self.sum = self.sum.combine(TrackedValue::Exact(mean.times(last)), DoubleDouble::plus);
         self.min = TrackedValue::Exact(missing(last));
         for threshold in &mut self.thresholds {
             if missing(1) > threshold.value {
@@ -262,7 +261,7 @@ impl Histogram {
     /// cannot be true or say no more than the buckets, become absent.
     fn normalize_summary(&mut self) {
         if self.count == 0 {
-            self.sum = TrackedValue::Exact(CompensatedSum::default());
+            self.sum = TrackedValue::Exact(DoubleDouble::default());
             (self.min, self.max) =
                 (TrackedValue::Exact(f64::INFINITY), TrackedValue::Exact(f64::NEG_INFINITY));
             return;
@@ -354,7 +353,7 @@ impl Histogram {
     }
 
     /// Sum as stored beside the buckets.
-    pub fn tracked_sum(&self) -> TrackedValue<CompensatedSum> {
+    pub fn tracked_sum(&self) -> TrackedValue<DoubleDouble> {
         self.sum
     }
 
@@ -375,8 +374,6 @@ impl Histogram {
 }
 
 /// A sum of infinities of both signs is undefined.
-pub(crate) fn drop_undefined_sum(
-    sum: TrackedValue<CompensatedSum>,
-) -> TrackedValue<CompensatedSum> {
+pub(crate) fn drop_undefined_sum(sum: TrackedValue<DoubleDouble>) -> TrackedValue<DoubleDouble> {
     if sum.value().is_some_and(|sum| sum.value().is_nan()) { TrackedValue::Absent } else { sum }
 }

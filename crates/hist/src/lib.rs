@@ -115,7 +115,7 @@ pub use scheme::{
 };
 pub use shared_recorder::{SharedRecorder, ThreadRecorder};
 pub use statistics::LimitInclusion;
-pub use tracked_value::{CompensatedSum, TrackedValue};
+pub use tracked_value::{DoubleDouble, TrackedValue};
 
 /// Compiles and runs the examples of the repository's README that use this crate.
 #[cfg(doctest)]

@@ -18,7 +18,7 @@ use crate::moments;
 use crate::quantile::nearest_rank;
 use crate::scheme::{LogLinear2, Scheme};
 use crate::statistics::LimitInclusion;
-use crate::tracked_value::CompensatedSum;
+use crate::tracked_value::DoubleDouble;
 
 /// One histogram per family.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -78,19 +78,19 @@ impl Mixture {
 
     /// Sum of all values.
     pub fn sum(&self) -> Bracket {
-        let mut total = [CompensatedSum::default(); 3];
+        let mut total = [DoubleDouble::default(); 3];
         let mut exact = true;
         for part in self.parts.iter().filter(|part| !part.is_empty()) {
             let sums = part.exact_sum().unwrap_or_else(|| {
                 exact = false;
                 let sum = part.sum();
-                [sum.lower, sum.estimate, sum.upper].map(CompensatedSum::new)
+                [sum.lower, sum.estimate, sum.upper].map(DoubleDouble::new)
             });
             for (total, sum) in total.iter_mut().zip(sums) {
                 *total = total.plus(sum);
             }
         }
-        let [lower, estimate, upper] = total.map(CompensatedSum::value);
+        let [lower, estimate, upper] = total.map(DoubleDouble::value);
         // Sums of parts near the limits of doubles may overflow in between although the total does
         // not.
         let left = !exact && (lower == f64::INFINITY || upper == f64::NEG_INFINITY);

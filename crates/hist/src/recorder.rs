@@ -15,7 +15,7 @@
 use crate::error::MergeError;
 use crate::histogram::{Histogram, HistogramParts, Threshold};
 use crate::scheme::{Integers, Scheme};
-use crate::tracked_value::{CompensatedSum, TrackedValue};
+use crate::tracked_value::{DoubleDouble, TrackedValue};
 
 /// Maximum number of values recorded in bulk. Recording the other 2^63 values one by one would take
 /// centuries, so the total stays below 2^64.
@@ -177,7 +177,7 @@ impl<const SCALE: u32> Recorder<SCALE> {
             .map(|(position, &count)| (Integers::<SCALE>::index(position), count))
             .collect();
         parts.zero = self.zero;
-        parts.sum = TrackedValue::Exact(CompensatedSum::from_integer(self.sum));
+        parts.sum = TrackedValue::Exact(DoubleDouble::from_integer(self.sum));
         parts.min = TrackedValue::Exact(self.min as f64);
         parts.max = TrackedValue::Exact(self.max as f64);
         parts.thresholds = self

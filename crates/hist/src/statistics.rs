@@ -17,7 +17,7 @@ use crate::histogram::Histogram;
 use crate::moments;
 use crate::scheme::BucketPosition;
 use crate::sum_bounds::SumBounds;
-use crate::tracked_value::{CompensatedSum, TrackedValue};
+use crate::tracked_value::{DoubleDouble, TrackedValue};
 
 /// Whether values equal to the limit are included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +37,11 @@ impl Histogram {
             return Bracket::exact(0.0);
         }
         if let Some(sum) = self.exact_sum() {
-            let [lower, estimate, upper] = sum.map(CompensatedSum::value);
+            let [lower, estimate, upper] = sum.map(DoubleDouble::value);
             return Bracket::new(lower, estimate, upper);
         }
         let from_cells = self.sum_from_cells();
-        let estimate =
-            self.tracked_sum().value().map_or(from_cells.estimate, CompensatedSum::value);
+        let estimate = self.tracked_sum().value().map_or(from_cells.estimate, DoubleDouble::value);
         Bracket::new(from_cells.lower, estimate, from_cells.upper)
     }
 
@@ -51,9 +50,9 @@ impl Histogram {
     }
 
     /// The exact sum with its remaining uncertainty if values of both signs cancel:
-    /// [`CompensatedSum`] has 100 bits, and the difference of large sums may lie below them. `None`
+    /// [`DoubleDouble`] has 100 bits, and the difference of large sums may lie below them. `None`
     /// without an exact sum, and if it is only known that intermediate results overflowed.
-    pub(crate) fn exact_sum(&self) -> Option<[CompensatedSum; 3]> {
+    pub(crate) fn exact_sum(&self) -> Option<[DoubleDouble; 3]> {
         let sum = self.tracked_sum().exact()?;
         let (min, max) = (self.min()?, self.max()?);
         if min.lower >= 0.0 || max.upper <= 0.0 {
@@ -84,9 +83,9 @@ impl Histogram {
             return None;
         }
         Some([
-            sum.minus(CompensatedSum::new(uncertainty)),
+            sum.minus(DoubleDouble::new(uncertainty)),
             sum,
-            sum.plus(CompensatedSum::new(uncertainty)),
+            sum.plus(DoubleDouble::new(uncertainty)),
         ])
     }
 

@@ -14,7 +14,7 @@
 use crate::bracket::Bracket;
 use crate::cells::Cell;
 use crate::histogram::Histogram;
-use crate::tracked_value::CompensatedSum;
+use crate::tracked_value::DoubleDouble;
 
 /// Share of the sum by which a source may have rounded it: a source adds doubles one by one, and
 /// the sum of an interval is the difference of two such sums, which may be much larger.
@@ -35,7 +35,7 @@ impl SumBounds {
     /// `None` without an exact finite sum, if it contradicts the cells, and if a value may be
     /// negative: values of both signs cancel, and the sum then says little.
     pub(crate) fn of(histogram: &Histogram) -> Option<SumBounds> {
-        let sum = histogram.tracked_sum().exact().map(CompensatedSum::value)?;
+        let sum = histogram.tracked_sum().exact().map(DoubleDouble::value)?;
         let may_be_negative = histogram.cells().next().is_none_or(|cell| cell.lower < 0.0);
         if !sum.is_finite() || may_be_negative {
             return None;

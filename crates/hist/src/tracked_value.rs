@@ -46,8 +46,8 @@ impl<T: Copy> TrackedValue<T> {
         }
     }
 
-    /// Combines both values. The result is as uncertain as the worse of the two; nothing is known of
-    /// one with a bound, which may be on either side.
+    /// Combines both values. The result is as uncertain as the worse of the two. With a bound, which
+    /// may be on either side, nothing is known of it.
     pub(crate) fn combine(self, other: TrackedValue<T>, f: impl Fn(T, T) -> T) -> TrackedValue<T> {
         match (self, other) {
             (TrackedValue::Exact(a), TrackedValue::Exact(b)) => TrackedValue::Exact(f(a, b)),
@@ -89,24 +89,24 @@ impl<T: fmt::Display> fmt::Display for TrackedValue<T> {
 
 /// Double-double sum with at least 100 bits (error-free addition of T. J. Dekker and D. E. Knuth).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct CompensatedSum {
+pub struct DoubleDouble {
     high: f64,
     low: f64,
 }
 
-impl CompensatedSum {
+impl DoubleDouble {
     /// Zero.
-    pub const ZERO: CompensatedSum = CompensatedSum { high: 0.0, low: 0.0 };
+    pub const ZERO: DoubleDouble = DoubleDouble { high: 0.0, low: 0.0 };
 
     /// A sum of one number.
-    pub fn new(value: f64) -> CompensatedSum {
-        CompensatedSum { high: value, low: 0.0 }
+    pub fn new(value: f64) -> DoubleDouble {
+        DoubleDouble { high: value, low: 0.0 }
     }
 
     /// A sum from its two parts, as returned by [`Self::parts`].
-    pub fn from_parts(high: f64, low: f64) -> CompensatedSum {
+    pub fn from_parts(high: f64, low: f64) -> DoubleDouble {
         let (high, low) = two_sum(high, low);
-        CompensatedSum { high, low }
+        DoubleDouble { high, low }
     }
 
     /// The nearest double, and the remainder. A sum of −0 becomes 0: the two are equal, but −0
@@ -116,7 +116,7 @@ impl CompensatedSum {
     }
 
     /// A whole number.
-    pub fn from_integer(value: u128) -> CompensatedSum {
+    pub fn from_integer(value: u128) -> DoubleDouble {
         let high = value as f64;
         // `high` may round up to 2^128; the cast back then saturates and the difference stays
         // correct.
@@ -126,7 +126,7 @@ impl CompensatedSum {
         } else {
             value.wrapping_sub(back) as f64
         };
-        CompensatedSum::from_parts(high, low)
+        DoubleDouble::from_parts(high, low)
     }
 
     /// The sum, rounded to a double.
@@ -153,40 +153,40 @@ impl CompensatedSum {
     }
 
     /// `n` times the sum.
-    pub(crate) fn times(self, n: u64) -> CompensatedSum {
-        CompensatedSum::product(self.high, n).plus(CompensatedSum::product(self.low, n))
+    pub(crate) fn times(self, n: u64) -> DoubleDouble {
+        DoubleDouble::product(self.high, n).plus(DoubleDouble::product(self.low, n))
     }
 
     /// Sum of both.
-    pub fn plus(self, other: CompensatedSum) -> CompensatedSum {
+    pub fn plus(self, other: DoubleDouble) -> DoubleDouble {
         let (high, error) = two_sum(self.high, other.high);
         if !high.is_finite() {
-            return CompensatedSum::new(high);
+            return DoubleDouble::new(high);
         }
         let (low, rest) = two_sum(self.low, other.low);
         let (high, error) = fast_two_sum(high, error + low);
         let (high, low) = fast_two_sum(high, error + rest);
-        CompensatedSum { high, low }
+        DoubleDouble { high, low }
     }
 
     /// Difference of both.
-    pub fn minus(self, other: CompensatedSum) -> CompensatedSum {
-        self.plus(CompensatedSum { high: -other.high, low: -other.low })
+    pub fn minus(self, other: DoubleDouble) -> DoubleDouble {
+        self.plus(DoubleDouble { high: -other.high, low: -other.low })
     }
 
     /// `value * times`, exact while both fit their words.
-    pub(crate) fn product(value: f64, times: u64) -> CompensatedSum {
+    pub(crate) fn product(value: f64, times: u64) -> DoubleDouble {
         if times == 1 {
-            return CompensatedSum::new(value);
+            return DoubleDouble::new(value);
         }
         let times_high = times as f64;
         let high = value * times_high;
         if !high.is_finite() {
-            return CompensatedSum::new(high);
+            return DoubleDouble::new(high);
         }
         let error = value.mul_add(times_high, -high);
         let times_low = i128::from(times).wrapping_sub(times_high as i128) as f64;
-        CompensatedSum::from_parts(high, error + value * times_low)
+        DoubleDouble::from_parts(high, error + value * times_low)
     }
 }
 
@@ -212,54 +212,53 @@ mod tests {
 
     #[test]
     fn whole_numbers_sum_exactly() {
-        let mut sum = CompensatedSum::default();
+        let mut sum = DoubleDouble::default();
         let mut truth = 0u128;
         for i in 0..100_000u64 {
             let value = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11;
-            sum = sum.plus(CompensatedSum::new(value as f64));
+            sum = sum.plus(DoubleDouble::new(value as f64));
             truth += u128::from(value);
         }
-        assert_eq!(sum, CompensatedSum::from_integer(truth));
-        assert_eq!(sum.minus(CompensatedSum::from_integer(truth)).value(), 0.0);
+        assert_eq!(sum, DoubleDouble::from_integer(truth));
+        assert_eq!(sum.minus(DoubleDouble::from_integer(truth)).value(), 0.0);
     }
 
     #[test]
     fn order_does_not_matter_for_tenths() {
-        let forth = (1..=1000).fold(CompensatedSum::default(), |s, i| {
-            s.plus(CompensatedSum::new(f64::from(i) * 0.1))
-        });
-        let back = (1..=1000).rev().fold(CompensatedSum::default(), |s, i| {
-            s.plus(CompensatedSum::new(f64::from(i) * 0.1))
-        });
+        let forth = (1..=1000)
+            .fold(DoubleDouble::default(), |s, i| s.plus(DoubleDouble::new(f64::from(i) * 0.1)));
+        let back = (1..=1000)
+            .rev()
+            .fold(DoubleDouble::default(), |s, i| s.plus(DoubleDouble::new(f64::from(i) * 0.1)));
         assert_eq!(forth.value(), back.value());
     }
 
     #[test]
     fn a_product_is_the_repeated_sum() {
-        let product = CompensatedSum::product(0.1, 1_000_003);
+        let product = DoubleDouble::product(0.1, 1_000_003);
         let sum =
-            (0..1_000_003).fold(CompensatedSum::default(), |s, _| s.plus(CompensatedSum::new(0.1)));
+            (0..1_000_003).fold(DoubleDouble::default(), |s, _| s.plus(DoubleDouble::new(0.1)));
         assert_eq!(product.value(), sum.value());
         assert_eq!(
-            CompensatedSum::product(3.0, u64::MAX),
-            CompensatedSum::from_integer(3 * u128::from(u64::MAX))
+            DoubleDouble::product(3.0, u64::MAX),
+            DoubleDouble::from_integer(3 * u128::from(u64::MAX))
         );
     }
 
     #[test]
     fn infinity_and_cancellation_do_not_make_nan() {
         assert_eq!(
-            CompensatedSum::new(f64::INFINITY).plus(CompensatedSum::new(1.0)).value(),
+            DoubleDouble::new(f64::INFINITY).plus(DoubleDouble::new(1.0)).value(),
             f64::INFINITY
         );
         assert_eq!(
-            CompensatedSum::new(f64::MAX).plus(CompensatedSum::new(f64::MAX)).value(),
+            DoubleDouble::new(f64::MAX).plus(DoubleDouble::new(f64::MAX)).value(),
             f64::INFINITY
         );
         assert_eq!(
-            CompensatedSum::new(1e300)
-                .plus(CompensatedSum::new(1.0))
-                .minus(CompensatedSum::new(1e300))
+            DoubleDouble::new(1e300)
+                .plus(DoubleDouble::new(1.0))
+                .minus(DoubleDouble::new(1e300))
                 .value(),
             1.0
         );

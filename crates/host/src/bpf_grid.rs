@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bpf::Register::{R1, R2, R3, R4, R5, R7};
 use bpf::{AccessWidth, AluOperation, Assembler, JumpCondition, Register};
-use hist::{CompensatedSum, Histogram, HistogramParts, Scheme, TrackedValue};
+use hist::{DoubleDouble, Histogram, HistogramParts, Scheme, TrackedValue};
 
 /// log2 of the number of buckets per octave.
 const BITS: u32 = 5;
@@ -117,7 +117,7 @@ impl GridCounts {
             return None;
         }
         let sum = self.sum.wrapping_sub(before.sum);
-        parts.sum = TrackedValue::Estimated(CompensatedSum::new(sum as f64));
+        parts.sum = TrackedValue::Estimated(DoubleDouble::new(sum as f64));
         Some(Histogram::from_recorded_parts(parts).expect("BUG: buckets of the grid, in order"))
     }
 }

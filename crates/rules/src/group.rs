@@ -20,7 +20,7 @@ use crate::alert_templates::{AlertTemplates, CycleQuery, ElementTemplates};
 use crate::evaluator::{OverlayEvaluator, RuleSample};
 use crate::other_rules::{OtherRuleStates, RuleNames};
 use crate::overlay::SampleOverlay;
-use crate::own::{EvaluationClock, FindingCache, OwnCondition, SharedWindows, StreamClocks};
+use crate::own::{EvaluationClock, FindingCache, OwnCondition, SharedWindows, StreamArrivals};
 use crate::rule_file::{AlertSettings, LabelMap, MissingData, Rule, RuleGroup, RuleKind};
 
 /// Values for groups that do not set them.
@@ -90,7 +90,7 @@ pub struct EvaluatedRule {
     rule: Arc<Rule>,
     table: AlertTable,
     /// Times of the rows of the streams of an own rule.
-    clocks: Arc<StreamClocks>,
+    clocks: Arc<StreamArrivals>,
     /// Findings of the last evaluation of an own rule.
     findings: Arc<FindingCache>,
     /// Number of streams of an own rule.

@@ -24,7 +24,7 @@ mod toml_file;
 mod users_above;
 mod users_key;
 
-pub(crate) use absence::StreamClocks;
+pub(crate) use absence::StreamArrivals;
 pub(crate) use clock_step::{ClockStepBack, EvaluationClock};
 pub(crate) use evaluation::{OperandState, OwnInputs, StreamElement, StreamFindings, evaluate_own};
 pub(crate) use finding_cache::FindingCache;

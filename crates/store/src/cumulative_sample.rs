@@ -5,7 +5,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use hist::{CompensatedSum, Histogram, TrackedValue};
+use hist::{DoubleDouble, Histogram, TrackedValue};
 
 use crate::row::Row;
 
@@ -25,7 +25,7 @@ pub(crate) enum SampleContent {
     /// and zero threshold, and neither thresholds nor extremes.
     Increment {
         counts: Histogram,
-        sum: TrackedValue<CompensatedSum>,
+        sum: TrackedValue<DoubleDouble>,
     },
 }
 

@@ -6,7 +6,7 @@
 )]
 
 use hist::codec::header::Temporality;
-use hist::{CompensatedSum, Histogram};
+use hist::{DoubleDouble, Histogram};
 use model::SeriesKind;
 
 use crate::cumulative_value::CumulativeValue;
@@ -37,7 +37,7 @@ pub struct NumberAggregate {
     /// Number of NaN values; the other fields exclude them.
     pub nan: u64,
     /// Sum, computed as with 100 bits.
-    pub sum: CompensatedSum,
+    pub sum: DoubleDouble,
     /// Minimum.
     pub min: f64,
     /// Maximum.
@@ -53,7 +53,7 @@ impl NumberAggregate {
     pub(crate) const EMPTY: NumberAggregate = NumberAggregate {
         count: 0,
         nan: 0,
-        sum: CompensatedSum::ZERO,
+        sum: DoubleDouble::ZERO,
         min: 0.0,
         max: 0.0,
         first: 0.0,
@@ -65,7 +65,7 @@ impl NumberAggregate {
         if value.is_nan() {
             return NumberAggregate { nan: 1, ..NumberAggregate::EMPTY };
         }
-        let sum = CompensatedSum::new(value);
+        let sum = DoubleDouble::new(value);
         NumberAggregate { count: 1, nan: 0, sum, min: value, max: value, first: value, last: value }
     }
 
@@ -88,7 +88,7 @@ impl NumberAggregate {
     #[must_use]
     pub fn divide(&self, divisor: f64) -> NumberAggregate {
         NumberAggregate {
-            sum: CompensatedSum::new(self.sum.value() / divisor),
+            sum: DoubleDouble::new(self.sum.value() / divisor),
             min: self.min / divisor,
             max: self.max / divisor,
             first: self.first / divisor,

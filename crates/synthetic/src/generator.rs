@@ -1,6 +1,6 @@
 //! Generator of single histograms.
 
-use hist::{CompensatedSum, Histogram, HistogramParts, Scheme, TrackedValue};
+use hist::{DoubleDouble, Histogram, HistogramParts, Scheme, TrackedValue};
 
 use super::cells::{CELLS, THRESHOLD_CELL, cell_bucket, cell_starts_ns};
 use super::keyed_rng::KeyedRng;
@@ -54,7 +54,7 @@ impl SyntheticSample {
     pub fn histogram(&self) -> Histogram {
         let parts = HistogramParts {
             positive: self.buckets.clone(),
-            sum: TrackedValue::Exact(CompensatedSum::new(self.sum_ns as f64)),
+            sum: TrackedValue::Exact(DoubleDouble::new(self.sum_ns as f64)),
             min: TrackedValue::Exact(self.min_ns as f64),
             max: TrackedValue::Exact(self.max_ns as f64),
             ..HistogramParts::new(Scheme::LogLinear10)

@@ -206,7 +206,7 @@ impl Iterator for MinuteBatches<'_> {
 
 #[cfg(test)]
 mod tests {
-    use hist::{CompensatedSum, TrackedValue};
+    use hist::{DoubleDouble, TrackedValue};
 
     use super::*;
 
@@ -313,7 +313,7 @@ mod tests {
         // Exact values that contradict the buckets would have become estimates.
         assert_eq!(
             histogram.tracked_sum(),
-            TrackedValue::Exact(CompensatedSum::new(sample.sum_ns as f64))
+            TrackedValue::Exact(DoubleDouble::new(sample.sum_ns as f64))
         );
         assert_eq!(histogram.tracked_min(), TrackedValue::Exact(sample.min_ns as f64));
         assert_eq!(histogram.tracked_max(), TrackedValue::Exact(sample.max_ns as f64));
@@ -359,7 +359,7 @@ mod tests {
             assert_eq!(window.count, merged.count());
             assert_eq!(
                 merged.tracked_sum(),
-                TrackedValue::Exact(CompensatedSum::new(window.sum_ns as f64))
+                TrackedValue::Exact(DoubleDouble::new(window.sum_ns as f64))
             );
             assert_eq!(merged.tracked_min(), TrackedValue::Exact(window.min_ns as f64));
             assert_eq!(merged.tracked_max(), TrackedValue::Exact(window.max_ns as f64));

@@ -1,9 +1,10 @@
 //! BPF programs of uprobes at the functions of a TLS library.
 //!
-//! The uprobe at the start of a function notes its arguments for the thread; the uretprobe copies the plaintext that the call moved, in chunks, to the ring buffer. Positions of streams
-//! are counted here, per session, so a chunk that is lost shows as a gap before the next one. A
-//! program at a tracepoint of TCP notes the socket that a thread reads while it is inside of the
-//! library: no layout of the library's objects is needed.
+//! The uprobe at the start of a function notes its arguments for the thread; the uretprobe copies
+//! the plaintext that the call moved, in chunks, to the ring buffer. Positions of streams are
+//! counted here, per session, so a chunk that is lost shows as a gap before the next one. A program
+//! at a tracepoint of TCP notes the socket that a thread reads while it is inside of the library:
+//! no layout of the library's objects is needed.
 //!
 //! Maps, with offsets of their values:
 //!

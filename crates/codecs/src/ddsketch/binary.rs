@@ -13,7 +13,7 @@
 //! store.
 
 use hist::codec::bytes::{ByteReader, unzigzag, zigzag};
-use hist::{Buckets, CompensatedSum, DecodeError, EncodeError, Histogram, Logarithmic};
+use hist::{Buckets, DecodeError, DoubleDouble, EncodeError, Histogram, Logarithmic};
 
 use crate::leb9::{LEB9_BYTES_MAX, leb9, put_leb9};
 
@@ -114,7 +114,7 @@ fn read_feature(
             sketch.total = Some(Sketch::check_count(total, start, "count")?);
         }
         SUM => {
-            let sum = CompensatedSum::new(reader.f64_le("sum")?);
+            let sum = DoubleDouble::new(reader.f64_le("sum")?);
             sketch.sum = Some(sketch.sum.unwrap_or_default().plus(sum));
         }
         MIN => {
@@ -207,7 +207,7 @@ fn read_var_double(reader: &mut ByteReader, field: &'static str) -> Result<f64, 
 
 fn put_summary(out: &mut Vec<u8>, histogram: &Histogram) {
     let sides = (
-        histogram.tracked_sum().exact().map(CompensatedSum::value),
+        histogram.tracked_sum().exact().map(DoubleDouble::value),
         histogram.tracked_min().exact(),
         histogram.tracked_max().exact(),
     );

@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::ops::Sub;
 
 use hist::{
-    CompensatedSum, DecodeError, EncodeError, Histogram, HistogramParts, Scheme, TrackedValue,
+    DecodeError, DoubleDouble, EncodeError, Histogram, HistogramParts, Scheme, TrackedValue,
 };
 
 use crate::message::field_error;
@@ -34,7 +34,7 @@ impl ClassicHistogram {
         Ok(Histogram::from_parts(HistogramParts {
             positive: (0..).zip(counts).collect(),
             sum: match self.sum.filter(|sum| !sum.is_nan()) {
-                Some(sum) => TrackedValue::Exact(CompensatedSum::new(sum)),
+                Some(sum) => TrackedValue::Exact(DoubleDouble::new(sum)),
                 None => TrackedValue::Absent,
             },
             ..HistogramParts::new(Scheme::explicit(&bounds)?)

@@ -7,7 +7,7 @@
 //! their total, because rounding makes them differ.
 
 use hist::{
-    CompensatedSum, DecodeError, EncodeError, Histogram, HistogramParts, Scheme, TrackedValue,
+    DecodeError, DoubleDouble, EncodeError, Histogram, HistogramParts, Scheme, TrackedValue,
 };
 
 use crate::exponential;
@@ -209,7 +209,7 @@ pub(super) fn assemble(
     parts.sum = if sum.is_nan() {
         TrackedValue::Absent
     } else {
-        TrackedValue::Exact(CompensatedSum::new(sum))
+        TrackedValue::Exact(DoubleDouble::new(sum))
     };
     Ok(Histogram::from_parts(parts)?)
 }

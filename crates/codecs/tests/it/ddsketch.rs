@@ -2,8 +2,8 @@
 
 use codecs::ddsketch::{COUNT_MAX, FLAGS, decode, decode_protobuf, encode, encode_protobuf};
 use hist::{
-    CompensatedSum, DecodeError, EncodeError, Histogram, HistogramParts, Interpolation,
-    Logarithmic, Scheme, TrackedValue,
+    DecodeError, DoubleDouble, EncodeError, Histogram, HistogramParts, Interpolation, Logarithmic,
+    Scheme, TrackedValue,
 };
 use proptest::prelude::*;
 use sketches_ddsketch::{Config, DDSketch};
@@ -117,8 +117,7 @@ fn goldens_of_go_are_read() {
         if form != "exact" {
             recorded = without_summary(&recorded);
         }
-        let sum =
-            |histogram: &Histogram| histogram.tracked_sum().value().map(CompensatedSum::value);
+        let sum = |histogram: &Histogram| histogram.tracked_sum().value().map(DoubleDouble::value);
         assert_eq!(without_summary(&read), without_summary(&recorded), "{row}");
         assert_eq!(read.tracked_min(), recorded.tracked_min(), "{row}");
         assert_eq!(read.tracked_max(), recorded.tracked_max(), "{row}");
@@ -390,8 +389,8 @@ proptest! {
             histogram.record_n(value, count);
         }
         // The format stores the sum as one double.
-        let sum = histogram.tracked_sum().value().map_or(0.0, CompensatedSum::value);
-        let parts = HistogramParts { sum: TrackedValue::Exact(CompensatedSum::new(sum)), ..histogram.into_parts() };
+        let sum = histogram.tracked_sum().value().map_or(0.0, DoubleDouble::value);
+        let parts = HistogramParts { sum: TrackedValue::Exact(DoubleDouble::new(sum)), ..histogram.into_parts() };
         check(&Histogram::from_parts(parts).unwrap());
     }
 

@@ -283,8 +283,7 @@ pub(crate) fn histogram(scheme: Scheme, values: &[(f64, u64)], zero: f64) -> His
 #[track_caller]
 pub(crate) fn assert_same(found: &Histogram, expected: &Histogram, extremes: bool) {
     let (mut a, mut b) = (found.clone().into_parts(), expected.clone().into_parts());
-    let sums =
-        |side: TrackedValue<hist::CompensatedSum>| side.value().map(hist::CompensatedSum::value);
+    let sums = |side: TrackedValue<hist::DoubleDouble>| side.value().map(hist::DoubleDouble::value);
     assert_eq!(sums(a.sum), sums(b.sum));
     (a.sum, b.sum) = (TrackedValue::Absent, TrackedValue::Absent);
     if !extremes {

@@ -50,7 +50,7 @@ fn line(series: &Series, Sample { start, end, value }: &Sample) -> String {
             let cells: Vec<String> =
                 cells.map(|c| format!("{}..{}={}", c.lower, c.upper, c.count)).collect();
             let (sum, min) = (histogram.tracked_sum().value(), histogram.tracked_min());
-            format!("{} sum {:?} min {min}", cells.join(" "), sum.map(hist::CompensatedSum::value))
+            format!("{} sum {:?} min {min}", cells.join(" "), sum.map(hist::DoubleDouble::value))
         }
         SampleValue::Text(text) => text.clone(),
     };

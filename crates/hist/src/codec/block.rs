@@ -32,7 +32,7 @@ use crate::codec::row_bounds::{ColumnPredictor, MatrixColumns, RowBounds};
 use crate::error::DecodeError;
 use crate::histogram::{Histogram, HistogramParts, PartsError, Threshold, check_thresholds};
 use crate::scheme::Scheme;
-use crate::tracked_value::{CompensatedSum, TrackedValue};
+use crate::tracked_value::{DoubleDouble, TrackedValue};
 
 /// Maximum number of histograms in one block.
 pub const HISTOGRAMS_MAX: usize = 4096;
@@ -442,8 +442,8 @@ impl BlockDecoder {
     fn summary_of_rows(
         &self,
         range: Range<usize>,
-    ) -> Option<(TrackedValue<CompensatedSum>, TrackedValue<f64>, TrackedValue<f64>)> {
-        let mut sum = CompensatedSum::ZERO;
+    ) -> Option<(TrackedValue<DoubleDouble>, TrackedValue<f64>, TrackedValue<f64>)> {
+        let mut sum = DoubleDouble::ZERO;
         let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
         for row in range.filter(|&row| !self.row_bounds[row].is_empty()) {
             sum = sum.plus(self.summaries.sum[row].exact()?);

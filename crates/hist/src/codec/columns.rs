@@ -17,7 +17,7 @@ use crate::codec::row_bounds::{
 };
 use crate::error::DecodeError;
 use crate::histogram::Histogram;
-use crate::tracked_value::{CompensatedSum, TrackedValue};
+use crate::tracked_value::{DoubleDouble, TrackedValue};
 
 /// Limit of coded whole sums, in two words of a double each.
 const SUM_MAX: f64 = (1u64 << 61) as f64;
@@ -181,7 +181,7 @@ fn put_extremes(bits: &mut BitWriter, column: &[(f64, DecimalGrid)], power: f64)
     }
 }
 
-fn put_sums(bits: &mut BitWriter, column: &[(CompensatedSum, i64)], exponent: u32) {
+fn put_sums(bits: &mut BitWriter, column: &[(DoubleDouble, i64)], exponent: u32) {
     // Candidate units: the finest that any sum needs, the finest that nearly all need, none.
     let mut needs: Vec<u32> = column.iter().map(|(sum, _)| residual_bits(*sum, exponent)).collect();
     let mut units = vec![0];
@@ -200,7 +200,7 @@ fn put_sums(bits: &mut BitWriter, column: &[(CompensatedSum, i64)], exponent: u3
     bits.append(best);
 }
 
-fn raw_sums(column: &[(CompensatedSum, i64)]) -> BitWriter {
+fn raw_sums(column: &[(DoubleDouble, i64)]) -> BitWriter {
     let mut bits = BitWriter::default();
     let plain = column.iter().all(|(sum, _)| sum.parts().1 == 0.0);
     bits.put(if plain { RAW_HIGH } else { RAW }, 2);
@@ -213,7 +213,7 @@ fn raw_sums(column: &[(CompensatedSum, i64)]) -> BitWriter {
     bits
 }
 
-fn coded_sums(column: &[(CompensatedSum, i64)], exponent: u32, unit: u32) -> BitWriter {
+fn coded_sums(column: &[(DoubleDouble, i64)], exponent: u32, unit: u32) -> BitWriter {
     let mut bits = BitWriter::default();
     let coded: Vec<Option<(i64, i64)>> =
         column.iter().map(|(sum, _)| split_sum(*sum, exponent, unit)).collect();
@@ -254,7 +254,7 @@ fn coded_sums(column: &[(CompensatedSum, i64)], exponent: u32, unit: u32) -> Bit
 }
 
 /// Multiple of 10^-exponent nearest to a sum.
-fn nearest_multiple(sum: CompensatedSum, exponent: u32) -> i64 {
+fn nearest_multiple(sum: DoubleDouble, exponent: u32) -> i64 {
     let (high, low) = sum.parts();
     if exponent == 0 && high.abs() < SUM_MAX && high.fract() == 0.0 && low.fract() == 0.0 {
         return (high as i64).wrapping_add(low as i64);
@@ -264,7 +264,7 @@ fn nearest_multiple(sum: CompensatedSum, exponent: u32) -> i64 {
 
 /// Number of fractional bits of the difference between a sum and the nearest multiple; 127 for
 /// more.
-fn residual_bits(sum: CompensatedSum, exponent: u32) -> u32 {
+fn residual_bits(sum: DoubleDouble, exponent: u32) -> u32 {
     let rounded = join_sum(nearest_multiple(sum, exponent), 0, 0, exponent);
     let (high, low) = sum.parts();
     let (off_high, off_low) = sum.minus(rounded).parts();
@@ -287,7 +287,7 @@ fn last_bit(value: f64) -> u32 {
 
 /// Splits a sum into a multiple of 10^-exponent and a multiple of 2^-unit, if the two restore it to
 /// the last bit.
-fn split_sum(sum: CompensatedSum, exponent: u32, unit: u32) -> Option<(i64, i64)> {
+fn split_sum(sum: DoubleDouble, exponent: u32, unit: u32) -> Option<(i64, i64)> {
     let integer = nearest_multiple(sum, exponent);
     if integer.unsigned_abs() >= 1 << 61 {
         return None;
@@ -306,17 +306,17 @@ fn split_sum(sum: CompensatedSum, exponent: u32, unit: u32) -> Option<(i64, i64)
 }
 
 /// The sum of whole·10^-exponent, rounded to a double unless the exponent is 0, and rest·2^-unit.
-fn join_sum(integer: i64, rest: i64, unit: u32, exponent: u32) -> CompensatedSum {
+fn join_sum(integer: i64, rest: i64, unit: u32, exponent: u32) -> DoubleDouble {
     let rest = rest as f64 * (0.5f64).powi(unit as i32);
     if exponent > 0 {
-        return CompensatedSum::from_parts(integer as f64 / POWERS[exponent as usize], rest);
+        return DoubleDouble::from_parts(integer as f64 / POWERS[exponent as usize], rest);
     }
     let high = integer as f64;
     let low = i128::from(integer).wrapping_sub(high as i128) as f64;
     if rest == 0.0 {
-        CompensatedSum::from_parts(high, low)
+        DoubleDouble::from_parts(high, low)
     } else {
-        CompensatedSum::from_parts(high, low + rest)
+        DoubleDouble::from_parts(high, low + rest)
     }
 }
 
@@ -372,7 +372,7 @@ fn get_exactness(
 pub(crate) struct SummaryColumns {
     pub(crate) min: Vec<TrackedValue<f64>>,
     pub(crate) max: Vec<TrackedValue<f64>>,
-    pub(crate) sum: Vec<TrackedValue<CompensatedSum>>,
+    pub(crate) sum: Vec<TrackedValue<DoubleDouble>>,
 }
 
 impl SummaryColumns {
@@ -435,7 +435,7 @@ fn get_sums(
     bits: &mut BitReader<'_>,
     rows: &[RowBounds],
     exponent: u32,
-) -> Result<Vec<TrackedValue<CompensatedSum>>, DecodeError> {
+) -> Result<Vec<TrackedValue<DoubleDouble>>, DecodeError> {
     let exactness = get_exactness(bits, rows.iter().map(RowBounds::is_empty), false)?;
     let form = bits.get(2, "form of sums")?;
     let (mut unit, mut whole_bits, mut rest_bits) = (0, 0, 0);
@@ -460,7 +460,7 @@ fn get_sums(
             let high = f64::from_bits(bits.get(64, "sum")?);
             let low =
                 if form == RAW_HIGH { 0.0 } else { f64::from_bits(bits.get(64, "low word")?) };
-            CompensatedSum::from_parts(high, low)
+            DoubleDouble::from_parts(high, low)
         };
         column.push(with_exactness(exactness, sum));
     }

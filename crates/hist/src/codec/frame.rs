@@ -24,7 +24,7 @@ use crate::codec::header::{FRAME_MAGIC, FRAME_VERSION, put_header, read_frame_he
 pub use crate::codec::header::{FrameUnit, SeriesMeta, Temporality};
 use crate::error::DecodeError;
 use crate::histogram::{Histogram, HistogramParts, Threshold, check_smallest};
-use crate::tracked_value::{CompensatedSum, TrackedValue};
+use crate::tracked_value::{DoubleDouble, TrackedValue};
 
 /// Names and bits of the flags, in the order of their fields.
 pub const FLAGS: [(&str, u64); 14] = [
@@ -69,7 +69,7 @@ pub(super) const ESCAPE: u64 = 15;
 /// Appends a frame. Bounds of the extremes are left out.
 pub fn encode(histogram: &Histogram, meta: SeriesMeta, out: &mut Vec<u8>) {
     put_header(out, (FRAME_MAGIC, FRAME_VERSION), meta, histogram.scheme());
-    let sum = histogram.tracked_sum().value().map_or((0.0, 0.0), CompensatedSum::parts);
+    let sum = histogram.tracked_sum().value().map_or((0.0, 0.0), DoubleDouble::parts);
     let empty = histogram.is_empty();
     let if_set = |condition: bool, flag: u64| if condition { flag } else { 0 };
     let statistic = |value: TrackedValue<f64>, flag| match value {
@@ -194,7 +194,7 @@ pub(crate) struct FrameFields {
     pub(crate) overflow: u64,
     pub(crate) underflow: u64,
     pub(crate) nan: u64,
-    pub(crate) sum: TrackedValue<CompensatedSum>,
+    pub(crate) sum: TrackedValue<DoubleDouble>,
     pub(crate) min: TrackedValue<f64>,
     pub(crate) max: TrackedValue<f64>,
     pub(crate) thresholds: Vec<Threshold>,
@@ -241,9 +241,9 @@ impl FrameFields {
         let high = statistic(reader, SUM, "sum")?;
         let low = if flags & SUM_LOW != 0 { read_number(reader, "sum low word")? } else { 0.0 };
         let sum = match high {
-            TrackedValue::Exact(high) => TrackedValue::Exact(CompensatedSum::from_parts(high, low)),
+            TrackedValue::Exact(high) => TrackedValue::Exact(DoubleDouble::from_parts(high, low)),
             TrackedValue::Estimated(high) => {
-                TrackedValue::Estimated(CompensatedSum::from_parts(high, low))
+                TrackedValue::Estimated(DoubleDouble::from_parts(high, low))
             }
             TrackedValue::Bound(_) | TrackedValue::Absent => TrackedValue::Absent,
         };

@@ -17,7 +17,7 @@ use crate::codec::header::{FRAME_MAGIC, FRAME_VERSION, SeriesMeta, put_header};
 use crate::histogram::Histogram;
 use crate::scheme::{Exp2, Scheme};
 use crate::sum_check::LowerEdgeSum;
-use crate::tracked_value::CompensatedSum;
+use crate::tracked_value::DoubleDouble;
 
 /// Bits of a count beyond [`ESCAPE`] that a short code holds.
 const SHORT_BITS: u32 = 28;
@@ -162,7 +162,7 @@ impl<'a> FrameBodyWriter<'a> {
         if zero_threshold > 0.0 {
             put_number(fields, zero_threshold);
         }
-        put_number(fields, CompensatedSum::new(sum).parts().0);
+        put_number(fields, DoubleDouble::new(sum).parts().0);
         put_varint(fields, self.buckets);
         put_zigzag(fields, first.into());
         let buckets = &buffer.buckets[..self.used];
@@ -241,7 +241,7 @@ mod tests {
             zero_threshold: summary.zero_threshold,
             positive: buckets.to_vec(),
             zero: summary.zero,
-            sum: TrackedValue::Exact(CompensatedSum::new(summary.sum)),
+            sum: TrackedValue::Exact(DoubleDouble::new(summary.sum)),
             ..HistogramParts::new(Scheme::Exp2(grid))
         };
         let histogram = Histogram::from_parts(parts).unwrap();

@@ -27,7 +27,7 @@ use crate::codec::frame::{
 use crate::codec::header::{FRAME_MAGIC, scheme_end};
 use crate::error::DecodeError;
 use crate::histogram::{Histogram, HistogramParts, drop_undefined_sum};
-use crate::tracked_value::{CompensatedSum, TrackedValue};
+use crate::tracked_value::{DoubleDouble, TrackedValue};
 
 /// First byte of an increment.
 const TAG: u8 = 0x1d;
@@ -228,7 +228,7 @@ impl<'a> BucketReader<'a> {
 pub fn read_increment(
     before: &Histogram,
     bytes: &[u8],
-) -> Result<(Histogram, TrackedValue<CompensatedSum>), DecodeError> {
+) -> Result<(Histogram, TrackedValue<DoubleDouble>), DecodeError> {
     let mut reader = ByteReader::new(bytes);
     reader.u8("tag")?;
     let fields = FrameFields::read(&mut reader)?;
@@ -263,7 +263,7 @@ mod tests {
         scheme: &Scheme,
         buckets: &[(i32, u64)],
         zero: u64,
-        sum: TrackedValue<CompensatedSum>,
+        sum: TrackedValue<DoubleDouble>,
     ) -> Histogram {
         let mut parts = HistogramParts::new(scheme.clone());
         parts.positive = buckets.to_vec();
@@ -313,8 +313,8 @@ mod tests {
         assert!(Histogram::from_recorded_parts(parts).is_err());
     }
 
-    fn exact(sum: f64) -> TrackedValue<CompensatedSum> {
-        TrackedValue::Exact(CompensatedSum::new(sum))
+    fn exact(sum: f64) -> TrackedValue<DoubleDouble> {
+        TrackedValue::Exact(DoubleDouble::new(sum))
     }
 
     #[test]
@@ -325,13 +325,13 @@ mod tests {
         assert!(check(&first, &first));
         assert!(check(&none, &none));
         assert!(check(&none, &first));
-        let sum = TrackedValue::Exact(CompensatedSum::from_parts(1e9, 1e-9));
+        let sum = TrackedValue::Exact(DoubleDouble::from_parts(1e9, 1e-9));
         let more = histogram(&scheme, &[(-3, 21), (4, 1), (5, (1 << 40) + 20)], 9, sum);
         assert!(check(&first, &more));
         // Buckets at both ends, and far away.
         let wider = &[(-900, 7), (-3, 20), (4, 1), (5, 1 << 40), (1000, 16)];
         assert!(check(&first, &histogram(&scheme, wider, 2, TrackedValue::Absent)));
-        let estimate = TrackedValue::Estimated(CompensatedSum::new(-0.0));
+        let estimate = TrackedValue::Estimated(DoubleDouble::new(-0.0));
         assert!(check(&first, &histogram(&scheme, wider, 2, estimate)));
         let bounds = Scheme::Explicit(Explicit::new(&[1.0, 2.0, 5.0]).unwrap());
         let coarse = histogram(&bounds, &[(1, 4)], 0, exact(7.0));
@@ -393,14 +393,14 @@ mod tests {
         assert!(out.is_empty());
     }
 
-    fn sum() -> impl Strategy<Value = TrackedValue<CompensatedSum>> {
+    fn sum() -> impl Strategy<Value = TrackedValue<DoubleDouble>> {
         let number = prop_oneof![
             8 => -1e9f64..1e9,
             4 => any::<f64>(),
             1 => prop::sample::select(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0]),
         ];
         (number, prop_oneof![Just(0.0), -1e-9f64..1e-9], 0..3).prop_map(|(high, low, exactness)| {
-            let sum = CompensatedSum::from_parts(high, low);
+            let sum = DoubleDouble::from_parts(high, low);
             match exactness {
                 0 => TrackedValue::Absent,
                 1 => TrackedValue::Estimated(sum),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::{Histogram, Threshold, drop_undefined_sum};
 use crate::error::{MergeError, SchemeError};
 use crate::scheme::{Exp2, Scheme};
-use crate::tracked_value::{CompensatedSum, TrackedValue};
+use crate::tracked_value::{DoubleDouble, TrackedValue};
 
 impl Histogram {
     /// An empty histogram with the same scheme, zero threshold and thresholds.
@@ -61,7 +61,7 @@ impl Histogram {
             return;
         }
         let keeps_sum_exact = self.keeps_sum_exact() && other.keeps_sum_exact();
-        self.sum = drop_undefined_sum(self.sum.combine(other.sum, CompensatedSum::plus));
+        self.sum = drop_undefined_sum(self.sum.combine(other.sum, DoubleDouble::plus));
         self.min = tracked_lesser(
             self.min,
             other.min,
@@ -227,7 +227,7 @@ impl Histogram {
     pub fn plus_counts(
         &self,
         added: &Histogram,
-        sum: TrackedValue<CompensatedSum>,
+        sum: TrackedValue<DoubleDouble>,
         min: TrackedValue<f64>,
         max: TrackedValue<f64>,
     ) -> Option<Histogram> {
@@ -241,7 +241,7 @@ impl Histogram {
     pub fn add_counts(
         &mut self,
         added: &Histogram,
-        sum: TrackedValue<CompensatedSum>,
+        sum: TrackedValue<DoubleDouble>,
         min: TrackedValue<f64>,
         max: TrackedValue<f64>,
     ) -> bool {
@@ -391,12 +391,12 @@ pub(super) fn tracked_greater(
 /// as senders report them; otherwise it is exact while it is large enough that the last bits of the
 /// minuend (2^-103 of it per addition) do not reach its own last bits.
 fn subtract_sum(
-    total: TrackedValue<CompensatedSum>,
-    subtrahend: TrackedValue<CompensatedSum>,
+    total: TrackedValue<DoubleDouble>,
+    subtrahend: TrackedValue<DoubleDouble>,
     may_be_whole: impl Fn() -> bool,
     cannot_cancel: bool,
-) -> TrackedValue<CompensatedSum> {
-    let rest = total.combine(subtrahend, CompensatedSum::minus);
+) -> TrackedValue<DoubleDouble> {
+    let rest = total.combine(subtrahend, DoubleDouble::minus);
     let (Some(before), Some(after)) = (total.value(), rest.value()) else { return rest };
     let (before_value, after_value) = (before.value().abs(), after.value().abs());
     if !before_value.is_finite() || !after_value.is_finite() {
@@ -407,7 +407,7 @@ fn subtract_sum(
     };
     // The difference of two doubles is exact in two words.
     let is_double =
-        |sum: TrackedValue<CompensatedSum>| sum.value().is_some_and(|sum| sum.parts().1 == 0.0);
+        |sum: TrackedValue<DoubleDouble>| sum.value().is_some_and(|sum| sum.parts().1 == 0.0);
     let doubles = cannot_cancel && is_double(total) && is_double(subtrahend);
     if doubles || after_value >= before_value * 2f64.powi(-30) || whole_numbers() {
         rest

@@ -3,7 +3,7 @@
 use super::{Histogram, Threshold};
 use crate::buckets::Buckets;
 use crate::scheme::Scheme;
-use crate::tracked_value::{CompensatedSum, TrackedValue};
+use crate::tracked_value::{DoubleDouble, TrackedValue};
 
 /// All fields of a histogram: the input and output of codecs.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub struct HistogramParts {
     /// Number of NaN values.
     pub nan: u64,
     /// Sum of all values but NaN.
-    pub sum: TrackedValue<CompensatedSum>,
+    pub sum: TrackedValue<DoubleDouble>,
     /// Smallest value.
     pub min: TrackedValue<f64>,
     /// Largest value.
@@ -107,7 +107,7 @@ impl Histogram {
     pub fn from_parts(parts: HistogramParts) -> Result<Histogram, PartsError> {
         let mut histogram = Histogram::from_recorded_parts(parts)?;
         if histogram.count > 0
-            && let Some(sum) = histogram.sum.exact().map(CompensatedSum::value)
+            && let Some(sum) = histogram.sum.exact().map(DoubleDouble::value)
             // With values of both signs, an intermediate sum may have overflowed.
             && !(sum.is_infinite() && histogram.has_both_signs())
             && !histogram.sum_fits_buckets(sum)
@@ -180,7 +180,7 @@ impl Histogram {
     /// [`Self::from_recorded_parts`].
     pub(crate) fn with_summary(
         mut self,
-        sum: TrackedValue<CompensatedSum>,
+        sum: TrackedValue<DoubleDouble>,
         min: TrackedValue<f64>,
         max: TrackedValue<f64>,
     ) -> Histogram {
@@ -201,7 +201,7 @@ impl Histogram {
             overflow: self.overflow,
             underflow: self.underflow,
             nan: self.nan,
-            sum: if empty { TrackedValue::Exact(CompensatedSum::default()) } else { self.sum },
+            sum: if empty { TrackedValue::Exact(DoubleDouble::default()) } else { self.sum },
             min: side(self.min),
             max: side(self.max),
             thresholds: self.thresholds,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::histogram::{Histogram, HistogramParts, Threshold};
 use crate::scheme::{Integers, Scheme};
 use crate::sync::{AtomicBool, AtomicU64, OnceLock, Ordering, fence};
-use crate::tracked_value::{CompensatedSum, TrackedValue};
+use crate::tracked_value::{DoubleDouble, TrackedValue};
 
 /// Number of buckets allocated together: one octave at the default scale, 256 bytes.
 const PAGE_BUCKETS: usize = if cfg!(loom) { 2 } else { 32 };
@@ -285,7 +285,7 @@ impl ShardSnapshot {
     /// All values since the shard was created.
     pub(super) fn to_histogram<const SCALE: u32>(&self, limits: &[u64]) -> Histogram {
         let mut parts = self.parts::<SCALE>(limits);
-        parts.sum = TrackedValue::Exact(CompensatedSum::from_integer(self.sum));
+        parts.sum = TrackedValue::Exact(DoubleDouble::from_integer(self.sum));
         parts.min = TrackedValue::Exact(self.min_before.min(self.min) as f64);
         parts.max = TrackedValue::Exact(self.max_before.max(self.max) as f64);
         finish(parts, self.is_consistent)
@@ -311,7 +311,7 @@ impl ShardSnapshot {
         // it.
         let sum = self.sum.checked_sub(start.sum);
         parts.sum = sum.map_or(TrackedValue::Absent, |sum| {
-            TrackedValue::Exact(CompensatedSum::from_integer(sum))
+            TrackedValue::Exact(DoubleDouble::from_integer(sum))
         });
         for (threshold, before) in parts.thresholds.iter_mut().zip(&start.above) {
             threshold.above = threshold.above.saturating_sub(*before);

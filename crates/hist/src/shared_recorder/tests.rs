@@ -170,7 +170,7 @@ fn check_exactness(values: &[u64], pause: u32) {
         (TrackedValue::Exact(7.0), TrackedValue::Exact(7.0))
     );
     assert_eq!(
-        rested.tracked_sum().exact().map(crate::tracked_value::CompensatedSum::value),
+        rested.tracked_sum().exact().map(crate::tracked_value::DoubleDouble::value),
         Some(7.0)
     );
     assert_eq!(rested.thresholds().len(), 1);
@@ -193,7 +193,7 @@ fn the_sum_carries_past_64_bits() {
     let recorder = SharedRecorder::new();
     (0..4).for_each(|_| recorder.record(u64::MAX));
     let sum = recorder.snapshot().tracked_sum().exact().unwrap();
-    assert_eq!(sum, crate::tracked_value::CompensatedSum::from_integer(4 * u128::from(u64::MAX)));
+    assert_eq!(sum, crate::tracked_value::DoubleDouble::from_integer(4 * u128::from(u64::MAX)));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use hist::codec::block::{self, BlockError};
 use hist::codec::frame::{FrameUnit, SeriesMeta, Temporality};
 use hist::{
-    Accumulator, CompensatedSum, Histogram, HistogramParts, LogLinear2, Scheme, TrackedValue,
+    Accumulator, DoubleDouble, Histogram, HistogramParts, LogLinear2, Scheme, TrackedValue,
 };
 use proptest::prelude::*;
 
@@ -232,7 +232,7 @@ fn check_runs(
         let (found, expected) = (found.to_histogram(), expected.to_histogram());
         let (found_sum, expected_sum) = (found.tracked_sum(), expected.tracked_sum());
         let value =
-            |side: TrackedValue<CompensatedSum>| side.value().map_or(0.0, CompensatedSum::value);
+            |side: TrackedValue<DoubleDouble>| side.value().map_or(0.0, DoubleDouble::value);
         // Sums of doubles may differ in their second words.
         let near =
             (value(found_sum) - value(expected_sum)).abs() <= value(expected_sum).abs() * 1e-15;
@@ -404,7 +404,7 @@ fn goldens() -> Vec<(&'static str, Vec<Histogram>, SeriesMeta)> {
     });
     let estimated = change(&known, &|parts| {
         (parts.sum, parts.min) =
-            (TrackedValue::Estimated(CompensatedSum::new(1500.0)), TrackedValue::Estimated(12.0));
+            (TrackedValue::Estimated(DoubleDouble::new(1500.0)), TrackedValue::Estimated(12.0));
     });
     let limits = |scale: u64| {
         let empty = Histogram::default().with_thresholds(&[13.0, 50.5, 1e6]).unwrap();

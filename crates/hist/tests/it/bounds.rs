@@ -3,7 +3,7 @@
 use hist::codec::block;
 use hist::codec::frame::SeriesMeta;
 use hist::{
-    Accumulator, Bracket, CompensatedSum, CumulativeHistogram, Histogram, HistogramParts,
+    Accumulator, Bracket, CumulativeHistogram, DoubleDouble, Histogram, HistogramParts,
     LimitInclusion, Scheme, TrackedValue,
 };
 use proptest::prelude::*;
@@ -133,7 +133,7 @@ fn bound_outside_of_the_outermost_bucket_is_dropped() {
 fn goldens() -> Vec<(&'static str, Vec<Histogram>)> {
     let mut unknown = sample(&[7.0, 8.0]).into_parts();
     (unknown.min, unknown.max) = (TrackedValue::Absent, TrackedValue::Estimated(8.0));
-    unknown.sum = TrackedValue::Estimated(CompensatedSum::new(15.0));
+    unknown.sum = TrackedValue::Estimated(DoubleDouble::new(15.0));
     let unknown = Histogram::from_parts(unknown).unwrap();
     let bound = added(&[0.25, 3.75, 0.5, 1.5], 2);
     let rose = added(&[0.25, 0.5, 0.3, 4.5], 2);
@@ -209,7 +209,7 @@ fn count_above_250_ms_is_at_most_what_the_mean_allows() {
         let mut parts = HistogramParts::new(Scheme::explicit(&DEFAULT_BOUNDS).unwrap());
         parts.positive = vec![(1, 34_424)];
         parts.sum = sum.map_or(TrackedValue::Absent, |sum| {
-            TrackedValue::Exact(CompensatedSum::new(sum * 34_424.0))
+            TrackedValue::Exact(DoubleDouble::new(sum * 34_424.0))
         });
         (parts.min, parts.max) = (min, max);
         Histogram::from_parts(parts).unwrap()

@@ -4,7 +4,7 @@
 use hist::codec::frame::{self, FLAGS, FrameUnit, SeriesMeta, Temporality};
 use hist::codec::header;
 use hist::{
-    Accumulator, CompensatedSum, DecodeError, Explicit, Histogram, HistogramParts, Interpolation,
+    Accumulator, DecodeError, DoubleDouble, Explicit, Histogram, HistogramParts, Interpolation,
     LogLinear2, Logarithmic, Scheme, TrackedValue,
 };
 use proptest::prelude::*;
@@ -308,7 +308,7 @@ fn goldens() -> Vec<(String, Histogram, SeriesMeta)> {
             "estimated-sides",
             with_parts(plain(&latencies), |parts| {
                 (parts.sum, parts.min) = (
-                    TrackedValue::Estimated(CompensatedSum::new(1500.25)),
+                    TrackedValue::Estimated(DoubleDouble::new(1500.25)),
                     TrackedValue::Estimated(12.05),
                 );
                 parts.max = TrackedValue::Absent;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use hist::codec::frame::{SeriesMeta, Temporality};
-use hist::{CompensatedSum, Histogram, TrackedValue};
+use hist::{DoubleDouble, Histogram, TrackedValue};
 
 pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -90,8 +90,8 @@ pub(crate) fn text(histogram: &Histogram) -> String {
             TrackedValue::Absent => "unknown".into(),
         };
         let sum = match histogram.tracked_sum() {
-            TrackedValue::Exact(sum) => TrackedValue::Exact(CompensatedSum::value(sum)),
-            TrackedValue::Estimated(sum) => TrackedValue::Estimated(CompensatedSum::value(sum)),
+            TrackedValue::Exact(sum) => TrackedValue::Exact(DoubleDouble::value(sum)),
+            TrackedValue::Estimated(sum) => TrackedValue::Estimated(DoubleDouble::value(sum)),
             TrackedValue::Bound(_) | TrackedValue::Absent => TrackedValue::Absent,
         };
         let (min, max) = (side(histogram.tracked_min()), side(histogram.tracked_max()));

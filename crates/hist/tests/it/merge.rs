@@ -1,7 +1,7 @@
 //! Merge, subtraction, downscaling and mixtures: equal to recording everything into one histogram.
 
 use hist::{
-    Bracket, CompensatedSum, Histogram, HistogramParts, LimitInclusion, LogLinear2, MergeError,
+    Bracket, DoubleDouble, Histogram, HistogramParts, LimitInclusion, LogLinear2, MergeError,
     Mixture, Scheme, TrackedValue,
 };
 use proptest::prelude::*;
@@ -328,7 +328,7 @@ fn absorbed_sum_is_not_exact() {
     // Whole numbers are exact.
     let mut rest = record(&[9e15, 9e15, 1234.0]);
     rest.subtract(&record(&[9e15, 9e15])).unwrap();
-    assert_eq!(rest.tracked_sum().exact().map(hist::CompensatedSum::value), Some(1234.0));
+    assert_eq!(rest.tracked_sum().exact().map(hist::DoubleDouble::value), Some(1234.0));
 }
 
 /// A sender reports its total as one double; a small or empty step still has a sum.
@@ -338,7 +338,7 @@ fn small_counter_step_has_exact_sum() {
     let reading = |counts: &[(i32, u64)], sum: f64| {
         let mut parts = HistogramParts::new(grid.clone());
         parts.positive = counts.to_vec();
-        parts.sum = TrackedValue::Exact(CompensatedSum::new(sum));
+        parts.sum = TrackedValue::Exact(DoubleDouble::new(sum));
         Histogram::from_parts(parts).unwrap()
     };
     let before = reading(&[(0, 7), (2, 1 << 40)], 3.5e12);

@@ -2,7 +2,7 @@
 
 use hist::codec::frame::{self, SeriesMeta};
 use hist::{
-    Accumulator, CompensatedSum, Histogram, HistogramParts, LimitInclusion, Recorder, Scheme,
+    Accumulator, DoubleDouble, Histogram, HistogramParts, LimitInclusion, Recorder, Scheme,
     TrackedValue,
 };
 
@@ -113,7 +113,7 @@ fn zero_over_buckets() -> (Histogram, Vec<f64>) {
     let parts = HistogramParts {
         zero: 3,
         zero_threshold: 10.0,
-        sum: TrackedValue::Exact(CompensatedSum::new(values.iter().sum())),
+        sum: TrackedValue::Exact(DoubleDouble::new(values.iter().sum())),
         min: absent,
         max: absent,
         ..parts

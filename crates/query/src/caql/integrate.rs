@@ -5,7 +5,7 @@
 //! `histogram:count_above`, gives totals independent of the slot length: they are added unchanged.
 //! Sums start at the first requested slot with `base` or 0; a missing value adds nothing.
 
-use hist::CompensatedSum;
+use hist::DoubleDouble;
 
 use super::function_table::FunctionTable;
 use super::kernel::{Kernel, KernelInput};
@@ -69,13 +69,13 @@ fn weight(call: &KernelInput<'_>) -> f64 {
 }
 
 fn sums(input: &Stream, base: f64, restarts: &[bool], weight: f64) -> Stream {
-    let mut sum = CompensatedSum::new(base);
+    let mut sum = DoubleDouble::new(base);
     let sums = numbers(input).zip(restarts).map(|(number, is_restart)| {
         if *is_restart {
-            sum = CompensatedSum::default();
+            sum = DoubleDouble::default();
         }
         let more = number.filter(|number| number.is_finite()).unwrap_or(0.0);
-        sum = sum.plus(CompensatedSum::new(more * weight));
+        sum = sum.plus(DoubleDouble::new(more * weight));
         Some(sum.value())
     });
     Stream {

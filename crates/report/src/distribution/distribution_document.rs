@@ -5,7 +5,7 @@
 //! increments `schema`.
 
 use crate::error::Result;
-use hist::{CompensatedSum, TrackedValue};
+use hist::{DoubleDouble, TrackedValue};
 use render::json::statistics::{bracket, count, fields as bracket_fields, statistic};
 
 use crate::distribution::collected_input::{self, CollectedInput};
@@ -130,7 +130,7 @@ fn statistics_json(
         Object(vec![
             ("scheme", Text(part.scheme().to_string())),
             ("count", integer(part.count())),
-            ("sum", summary_json(part.tracked_sum(), CompensatedSum::value)),
+            ("sum", summary_json(part.tracked_sum(), DoubleDouble::value)),
             ("min", summary_json(part.tracked_min(), |min| min)),
             ("max", summary_json(part.tracked_max(), |max| max)),
         ])

@@ -13,7 +13,7 @@ use crate::alert_table::{
 use crate::evaluator::RuleSample;
 use crate::other_rules::OtherRuleStates;
 use crate::own::{
-    FindingCache, OwnCondition, OwnInputs, RuleAbsence, StreamClocks, StreamElement,
+    FindingCache, OwnCondition, OwnInputs, RuleAbsence, StreamArrivals, StreamElement,
     StreamFindings, absence_series, evaluate_own, is_absence_series,
 };
 use crate::rule_file::{AlertSettings, Rule};
@@ -21,7 +21,7 @@ use crate::rule_file::{AlertSettings, Rule};
 /// State of an own rule besides its alerts.
 pub(super) struct OwnStreams<'a> {
     pub(super) own: &'a OwnCondition,
-    pub(super) clocks: &'a mut Arc<StreamClocks>,
+    pub(super) clocks: &'a mut Arc<StreamArrivals>,
     pub(super) findings: &'a mut Arc<FindingCache>,
     pub(super) stream_count: &'a mut usize,
     /// Last evaluation before a restart, if this is the first one after it.

@@ -20,9 +20,9 @@ const INTERVALS_MIN: usize = 3;
 const ABSENT_INTERVALS: i64 = 5;
 /// Least time after which a stream is absent.
 const ABSENT_AFTER_MIN_NS: i64 = 30 * SECOND_NS;
-/// The same, while its interval is not known.
-pub(super) const ABSENT_AFTER_UNKNOWN_NS: i64 = 3600 * SECOND_NS;
-/// Rows that ended longer before evaluations began did not arrive since then.
+/// The same while no interval is known.
+pub(super) const ABSENT_AFTER_WITHOUT_INTERVAL_NS: i64 = 3600 * SECOND_NS;
+/// Rows that ended longer before the first evaluation were stored before it: they are no arrivals.
 const ARRIVAL_AGE_MAX_NS: i64 = 300 * SECOND_NS;
 /// Delay of an evaluation that needs no correction.
 const LATE_MIN_NS: i64 = SECOND_NS;
@@ -31,28 +31,28 @@ pub(super) const FIRST_ROW_AGE_MAX_NS: i64 = 86_400 * SECOND_NS;
 /// Range of rows from which intervals are learned at first.
 pub(super) const LEARNING_RANGE_NS: i64 = 3600 * SECOND_NS;
 
-/// Clocks of the streams of a rule, in their order.
+/// Arrivals of the rows of the streams of a rule, in their order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct StreamClocks {
+pub(crate) struct StreamArrivals {
     /// First evaluation since the start, or since the last pause.
     started_ns: Option<i64>,
     /// Last evaluation.
     evaluated_ns: Option<i64>,
     /// Time from which silence is an absence, until the first evaluation is complete.
     watched_from_ns: Option<i64>,
-    streams: Vec<KeyedClock>,
+    streams: Vec<KeyedArrivals>,
 }
 
-/// Clock of a stream with the hash of its labels. There may be very many, so labels are not kept.
+/// Arrivals of a stream with the hash of its labels. There may be very many, so labels are not kept.
 #[derive(Clone, Copy, Debug)]
-struct KeyedClock {
+struct KeyedArrivals {
     key: u64,
-    clock: StreamClock,
+    clock: ArrivalTimes,
 }
 
 /// Times of the rows of a stream.
 #[derive(Clone, Copy, Debug, Default)]
-struct StreamClock {
+struct ArrivalTimes {
     /// End of the newest row.
     newest_ns: Option<i64>,
     /// Evaluation that saw it arrive; `None` if nothing arrived since evaluations began.
@@ -75,9 +75,9 @@ struct LastIntervals {
     next: u8,
 }
 
-/// Whether a stream is silent.
+/// Whether a stream is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StreamPresence {
+pub(super) enum AbsenceState {
     /// Rows arrive.
     Present,
     /// Its newest row is old, but senders have not had the time to come back.
@@ -86,21 +86,21 @@ pub(super) enum StreamPresence {
     Absent,
 }
 
-/// Silence of a stream.
+/// Absence of a stream, if it is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct StreamSilence {
-    pub(super) state: StreamPresence,
+pub(super) struct StreamAbsence {
+    pub(super) state: AbsenceState,
     /// Age of the newest row.
     pub(super) age_ns: i64,
-    /// Silence from which the stream is absent.
+    /// Age from which the stream is absent.
     pub(super) absent_after_ns: i64,
 }
 
-/// Takes the clocks of the streams of an evaluation, in their order, and puts them back.
-pub(super) struct ClockWalk<'a> {
-    clocks: &'a mut StreamClocks,
+/// Takes the arrivals of the streams of an evaluation, in their order, and puts them back.
+pub(super) struct ArrivalUpdate<'a> {
+    clocks: &'a mut StreamArrivals,
     stream_count: usize,
-    before: Vec<KeyedClock>,
+    before: Vec<KeyedArrivals>,
     /// Position of the next clock, if the streams are those of the evaluation before.
     next: usize,
     /// Positions by key, once the streams are others.
@@ -109,17 +109,17 @@ pub(super) struct ClockWalk<'a> {
     is_first: bool,
 }
 
-/// Clock of a stream in an evaluation.
+/// Arrivals of a stream in an evaluation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ObservedClock {
+pub(super) struct ObservedArrivals {
     key: u64,
-    clock: StreamClock,
+    clock: ArrivalTimes,
     started_ns: i64,
     /// Whether it is the first evaluation: rows that are found did not arrive now.
     pub(super) is_first: bool,
 }
 
-impl StreamClocks {
+impl StreamArrivals {
     /// Time from which silence is an absence: `time_ns`, or that of the first evaluation if it was
     /// not complete.
     pub(crate) fn watched_from_ns(&mut self, time_ns: i64) -> i64 {
@@ -135,7 +135,7 @@ impl StreamClocks {
         time_ns: i64,
         interval_ns: i64,
         stream_count: usize,
-    ) -> ClockWalk<'_> {
+    ) -> ArrivalUpdate<'_> {
         let tolerance_ns = interval_ns.saturating_add(ABSENT_AFTER_MIN_NS);
         // An evaluation on schedule may be of an earlier time than one on arrival before it.
         let is_set_back =
@@ -165,27 +165,27 @@ impl StreamClocks {
         let before = std::mem::replace(&mut self.streams, Vec::with_capacity(stream_count));
         let started_ns = self.started_ns.unwrap_or(time_ns);
         let (next, positions) = (0, None);
-        ClockWalk { clocks: self, stream_count, before, next, positions, started_ns, is_first }
+        ArrivalUpdate { clocks: self, stream_count, before, next, positions, started_ns, is_first }
     }
 }
 
-impl ClockWalk<'_> {
+impl ArrivalUpdate<'_> {
     /// Clock of the next stream.
-    pub(super) fn take(&mut self, labels: &LabelSet) -> ObservedClock {
+    pub(super) fn take(&mut self, labels: &LabelSet) -> ObservedArrivals {
         let mut hasher = DefaultHasher::new();
         labels.hash(&mut hasher);
         let key = hasher.finish();
         let clock = self.find(key).unwrap_or_default();
-        ObservedClock { key, clock, started_ns: self.started_ns, is_first: self.is_first }
+        ObservedArrivals { key, clock, started_ns: self.started_ns, is_first: self.is_first }
     }
 
     /// Puts it back. Clocks that are not put back are forgotten: their streams are gone.
-    pub(super) fn keep(&mut self, observed: &ObservedClock) {
-        let ObservedClock { key, clock, .. } = *observed;
-        self.clocks.streams.push(KeyedClock { key, clock });
+    pub(super) fn keep(&mut self, observed: &ObservedArrivals) {
+        let ObservedArrivals { key, clock, .. } = *observed;
+        self.clocks.streams.push(KeyedArrivals { key, clock });
     }
 
-    fn find(&mut self, key: u64) -> Option<StreamClock> {
+    fn find(&mut self, key: u64) -> Option<ArrivalTimes> {
         if let Some(next) = self.before.get(self.next).filter(|next| next.key == key) {
             self.next += 1;
             return Some(next.clock);
@@ -199,7 +199,7 @@ impl ClockWalk<'_> {
     }
 }
 
-impl Drop for ClockWalk<'_> {
+impl Drop for ArrivalUpdate<'_> {
     /// An evaluation that failed saw only some of the streams.
     fn drop(&mut self) {
         let is_complete = self.clocks.streams.len() >= self.stream_count;
@@ -215,7 +215,7 @@ impl Drop for ClockWalk<'_> {
     }
 }
 
-impl ObservedClock {
+impl ObservedArrivals {
     /// End of the newest row.
     pub(super) fn newest_ns(&self) -> Option<i64> {
         self.clock.newest_ns
@@ -253,22 +253,22 @@ impl ObservedClock {
 
     /// Silence of the stream, which is absent after a time, or after the learned one; `None` if no
     /// row was seen.
-    pub(super) fn silence(&self, after_ns: Option<i64>, time_ns: i64) -> Option<StreamSilence> {
-        let StreamClock { arrived_ns, is_age_unknown, .. } = self.clock;
+    pub(super) fn silence(&self, after_ns: Option<i64>, time_ns: i64) -> Option<StreamAbsence> {
+        let ArrivalTimes { arrived_ns, is_age_unknown, .. } = self.clock;
         let age_ns = time_ns.saturating_sub(self.clock.newest_ns?);
         let absent_after_ns = after_ns.unwrap_or_else(|| self.clock.absent_after_ns());
         let silent_ns = time_ns.saturating_sub(arrived_ns.unwrap_or(self.started_ns));
         let is_recent = !is_age_unknown && age_ns < absent_after_ns;
         let state = match silent_ns >= absent_after_ns {
-            true => StreamPresence::Absent,
-            false if arrived_ns.is_some() || is_recent => StreamPresence::Present,
-            false => StreamPresence::Uncertain,
+            true => AbsenceState::Absent,
+            false if arrived_ns.is_some() || is_recent => AbsenceState::Present,
+            false => AbsenceState::Uncertain,
         };
-        Some(StreamSilence { state, age_ns, absent_after_ns })
+        Some(StreamAbsence { state, age_ns, absent_after_ns })
     }
 }
 
-impl StreamClock {
+impl ArrivalTimes {
     /// Evaluations begin anew.
     fn restart(&mut self, is_set_back: bool, time_ns: i64) {
         self.arrived_ns = None;
@@ -297,7 +297,7 @@ impl StreamClock {
     fn absent_after_ns(&self) -> i64 {
         match self.intervals.median_ns() {
             Some(median_ns) => median_ns.saturating_mul(ABSENT_INTERVALS).max(ABSENT_AFTER_MIN_NS),
-            None => ABSENT_AFTER_UNKNOWN_NS,
+            None => ABSENT_AFTER_WITHOUT_INTERVAL_NS,
         }
     }
 }
@@ -331,7 +331,7 @@ mod tests {
     /// Seconds after which a stream with rows at these seconds is absent.
     #[track_caller]
     fn check(ends_s: &[i64], expected: i64) {
-        let mut clock = StreamClock::default();
+        let mut clock = ArrivalTimes::default();
         ends_s.iter().for_each(|end| {
             clock.add(end * SECOND_NS);
         });
@@ -353,11 +353,11 @@ mod tests {
 
     /// A rule with one stream, each 10 s.
     #[derive(Default)]
-    struct OneStream(StreamClocks);
+    struct OneStream(StreamArrivals);
 
     impl OneStream {
         /// State at a second, after the rows that are found then.
-        fn state(&mut self, time_s: i64, rows_s: &[i64]) -> Option<StreamPresence> {
+        fn state(&mut self, time_s: i64, rows_s: &[i64]) -> Option<AbsenceState> {
             let time_ns = time_s * SECOND_NS;
             let mut walk = self.0.begin(time_ns, 10 * SECOND_NS, 1);
             let mut clock = walk.take(&LabelSet::new([("host", "a")]));
@@ -367,7 +367,7 @@ mod tests {
         }
 
         /// States each 10 s without rows.
-        fn silent(&mut self, from_s: i64, to_s: i64) -> Vec<Option<StreamPresence>> {
+        fn silent(&mut self, from_s: i64, to_s: i64) -> Vec<Option<AbsenceState>> {
             let mut states: Vec<_> =
                 (from_s..=to_s).step_by(10).map(|time_s| self.state(time_s, &[])).collect();
             states.dedup();
@@ -375,7 +375,7 @@ mod tests {
         }
     }
 
-    use StreamPresence::{Absent, Present, Uncertain};
+    use AbsenceState::{Absent, Present, Uncertain};
 
     #[test]
     fn time_before_the_first_evaluation_does_not_count() {
@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_first_evaluation_that_fails_is_repeated() {
-        let mut clocks = StreamClocks::default();
+        let mut clocks = StreamArrivals::default();
         assert_eq!(clocks.watched_from_ns(5), 5);
         // One of two streams was read.
         let mut walk = clocks.begin(10, 10 * SECOND_NS, 2);
@@ -455,7 +455,7 @@ mod tests {
     #[test]
     fn clocks_follow_their_streams() {
         let labels = |host: u8| LabelSet::new([("host", host.to_string())]);
-        let mut clocks = StreamClocks::default();
+        let mut clocks = StreamArrivals::default();
         let mut newest_s = |time_s: i64, hosts: &[u8], adds: bool| -> Vec<Option<i64>> {
             let mut walk = clocks.begin(time_s * SECOND_NS, 10 * SECOND_NS, hosts.len());
             let mut newest = Vec::new();
@@ -478,7 +478,7 @@ mod tests {
     #[test]
     fn an_evaluation_that_fails_forgets_no_clock() {
         let labels = LabelSet::new([("host", "a")]);
-        let mut clocks = StreamClocks::default();
+        let mut clocks = StreamArrivals::default();
         let mut walk = clocks.begin(SECOND_NS, SECOND_NS, 1);
         let mut clock = walk.take(&labels);
         clock.add(SECOND_NS, SECOND_NS);
@@ -491,6 +491,6 @@ mod tests {
 
     #[test]
     fn a_clock_is_small() {
-        assert!(size_of::<KeyedClock>() <= 88, "{}", size_of::<KeyedClock>());
+        assert!(size_of::<KeyedArrivals>() <= 88, "{}", size_of::<KeyedArrivals>());
     }
 }

@@ -8,7 +8,7 @@ use hist::Bracket;
 use query::{LabelSet, Source, WindowSource};
 use store::WindowRows;
 
-use super::absence::{ObservedClock, StreamClocks, StreamPresence, StreamSilence};
+use super::absence::{AbsenceState, ObservedArrivals, StreamAbsence, StreamArrivals};
 use super::criterion::{
     Criterion, CriterionOutcome, Measure, MeasuredValue, compare_age, compare_number, compare_texts,
 };
@@ -92,7 +92,7 @@ pub(crate) struct StreamFindings {
 pub(crate) fn evaluate_own(
     condition: &OwnCondition,
     evaluator: &SourceEvaluator<'_>,
-    clocks: &mut Arc<StreamClocks>,
+    clocks: &mut Arc<StreamArrivals>,
     cache: &mut Arc<FindingCache>,
     inputs: &OwnInputs<'_>,
 ) -> Result<StreamFindings, RuleQueryError> {
@@ -147,7 +147,7 @@ impl OwnEvaluation<'_> {
     fn selected(
         &self,
         streams: &[SelectedStream],
-        clocks: &mut Arc<StreamClocks>,
+        clocks: &mut Arc<StreamArrivals>,
         cache: &mut Arc<FindingCache>,
     ) -> Result<StreamFindings, RuleQueryError> {
         let time_ns = self.inputs.time_ns;
@@ -205,7 +205,7 @@ impl OwnEvaluation<'_> {
         &self,
         stream: &SelectedStream,
         reads: &WindowReads<'_>,
-        mut clock: Option<&mut ObservedClock>,
+        mut clock: Option<&mut ObservedArrivals>,
         findings: &mut StreamFindings,
     ) -> Result<Option<CachedFinding>, RuleQueryError> {
         let ReadWindow { window, rows } = match reads.read(stream, self.source) {
@@ -238,7 +238,8 @@ impl OwnEvaluation<'_> {
             }
         };
         self.add(&stream.labels, finding.clone(), rows.as_ref(), findings);
-        let newest_ns = clock.as_deref().filter(|_| has_absence).and_then(ObservedClock::newest_ns);
+        let newest_ns =
+            clock.as_deref().filter(|_| has_absence).and_then(ObservedArrivals::newest_ns);
         if let Some(newest_ns) = newest_ns.filter(|_| is_missing) {
             // Of an absence: whoever sees it later sees the same row.
             findings.row_times.insert(stream.labels.clone(), newest_ns);
@@ -255,7 +256,7 @@ impl OwnEvaluation<'_> {
         &self,
         stream: &SelectedStream,
         rows: Option<&WindowRows>,
-        clock: Option<&mut ObservedClock>,
+        clock: Option<&mut ObservedArrivals>,
         findings: &mut StreamFindings,
     ) -> Result<(), RuleQueryError> {
         let (Some(absence), Some(clock)) = (&self.condition.absence, clock) else { return Ok(()) };
@@ -267,14 +268,14 @@ impl OwnEvaluation<'_> {
         if clock.is_first {
             self.begin_watch(stream, clock, absence.silence_ns())?;
         }
-        let silence = |clock: &ObservedClock| {
+        let silence = |clock: &ObservedArrivals| {
             let silence = clock.silence(absence.after_ns, time_ns).map(|silence| silence.state);
-            silence.unwrap_or(StreamPresence::Present)
+            silence.unwrap_or(AbsenceState::Present)
         };
-        if clock.is_watched() && silence(clock) == StreamPresence::Absent && !clock.is_absent() {
+        if clock.is_watched() && silence(clock) == AbsenceState::Absent && !clock.is_absent() {
             // Rows may have been too late for the window.
             stream.add_rows(self.source, clock, time_ns).map_err(query_error)?;
-            if silence(clock) == StreamPresence::Absent {
+            if silence(clock) == AbsenceState::Absent {
                 match stream.is_retired(self.source, time_ns).map_err(query_error)? {
                     true => clock.set_watched(false),
                     false => clock.set_absent(),
@@ -283,9 +284,9 @@ impl OwnEvaluation<'_> {
         }
         if clock.is_watched() {
             match silence(clock) {
-                StreamPresence::Present => {}
-                StreamPresence::Uncertain => findings.absence.is_uncertain = true,
-                StreamPresence::Absent => findings.absence.push(&stream.labels, clock.newest_ns()),
+                AbsenceState::Present => {}
+                AbsenceState::Uncertain => findings.absence.is_uncertain = true,
+                AbsenceState::Absent => findings.absence.push(&stream.labels, clock.newest_ns()),
             }
         }
         Ok(())
@@ -295,7 +296,7 @@ impl OwnEvaluation<'_> {
     fn begin_watch(
         &self,
         stream: &SelectedStream,
-        clock: &mut ObservedClock,
+        clock: &mut ObservedArrivals,
         silence_ns: i64,
     ) -> Result<(), RuleQueryError> {
         let OwnInputs { time_ns, watched_from_ns, .. } = *self.inputs;
@@ -350,7 +351,7 @@ impl OwnEvaluation<'_> {
         &self,
         window: &StreamWindow,
         stream: Option<&SelectedStream>,
-        clock: Option<&ObservedClock>,
+        clock: Option<&ObservedArrivals>,
     ) -> Result<WindowHit, String> {
         let mut is_known = true;
         for (index, criterion) in self.condition.criteria.iter().enumerate() {
@@ -370,7 +371,7 @@ impl OwnEvaluation<'_> {
         criterion: &Criterion,
         window: &StreamWindow,
         stream: Option<&SelectedStream>,
-        clock: Option<&ObservedClock>,
+        clock: Option<&ObservedArrivals>,
     ) -> Result<CriterionOutcome, String> {
         if let Measure::Absence(after_ns) = criterion.measure {
             let silence = clock.and_then(|clock| clock.silence(after_ns, self.inputs.time_ns));
@@ -526,18 +527,18 @@ fn hit(index: usize, criterion: &Criterion, measured: MeasuredValue) -> Criterio
     }
 }
 
-fn absence_outcome(silence: Option<StreamSilence>) -> CriterionOutcome {
-    let Some(StreamSilence { state, age_ns, absent_after_ns }) = silence else {
+fn absence_outcome(silence: Option<StreamAbsence>) -> CriterionOutcome {
+    let Some(StreamAbsence { state, age_ns, absent_after_ns }) = silence else {
         return CriterionOutcome::Unknown;
     };
     let seconds = |ns: i64| ns as f64 / SECOND_NS;
     match state {
-        StreamPresence::Absent => CriterionOutcome::Holds(MeasuredValue {
+        AbsenceState::Absent => CriterionOutcome::Holds(MeasuredValue {
             value: Bracket::exact(seconds(age_ns)),
             threshold: Some(seconds(absent_after_ns)),
             unit: "s".to_owned(),
         }),
-        StreamPresence::Uncertain => CriterionOutcome::Unknown,
-        StreamPresence::Present => CriterionOutcome::Clear,
+        AbsenceState::Uncertain => CriterionOutcome::Unknown,
+        AbsenceState::Present => CriterionOutcome::Clear,
     }
 }

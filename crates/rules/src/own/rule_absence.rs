@@ -10,7 +10,7 @@ use decode::{DURATION_EXPECTED, parse_duration};
 use query::{LabelSet, NAME};
 use serde::Deserialize;
 
-use super::absence::ABSENT_AFTER_UNKNOWN_NS;
+use super::absence::ABSENT_AFTER_WITHOUT_INTERVAL_NS;
 
 /// Label of the alert, with the value `true`.
 pub(super) const ABSENCE_LABEL: &str = "absence";
@@ -67,7 +67,7 @@ pub(crate) struct RuleAbsence {
 impl RuleAbsence {
     /// Longest silence of a stream that is not absent, as far as intervals are not known.
     pub(crate) fn silence_ns(&self) -> i64 {
-        self.after_ns.unwrap_or(0).max(ABSENT_AFTER_UNKNOWN_NS)
+        self.after_ns.unwrap_or(0).max(ABSENT_AFTER_WITHOUT_INTERVAL_NS)
     }
 }
 

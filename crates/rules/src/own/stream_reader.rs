@@ -12,7 +12,7 @@ use query::{
 };
 use store::{NumberAggregate, TimeGrid, WindowRows};
 
-use super::absence::{FIRST_ROW_AGE_MAX_NS, LEARNING_RANGE_NS, ObservedClock};
+use super::absence::{FIRST_ROW_AGE_MAX_NS, LEARNING_RANGE_NS, ObservedArrivals};
 use super::forecast::{GaugePoint, interval_ns};
 use super::rule_absence::stream_labels;
 use super::shape_change::BASELINE_WINDOWS;
@@ -274,7 +274,7 @@ impl SelectedStream {
     pub(super) fn add_rows(
         &self,
         source: &dyn Source,
-        clock: &mut ObservedClock,
+        clock: &mut ObservedArrivals,
         time_ns: i64,
     ) -> query::Result<()> {
         let start_ns = match clock.newest_ns() {

@@ -1,6 +1,6 @@
 //! Reads values from the cells of all lanes, by kind.
 
-use hist::{CompensatedSum, Histogram, HistogramParts, Integers, Scheme, TrackedValue};
+use hist::{DoubleDouble, Histogram, HistogramParts, Integers, Scheme, TrackedValue};
 
 use super::MetricsFileReader;
 use crate::cells::{read_distribution, read_text};
@@ -163,8 +163,8 @@ impl MetricsFileReader {
             if is_exact { TrackedValue::Exact(value) } else { TrackedValue::Estimated(value) }
         };
         parts.sum = match is_exact {
-            true => TrackedValue::Exact(CompensatedSum::from_integer(sum)),
-            false => TrackedValue::Estimated(CompensatedSum::from_integer(sum)),
+            true => TrackedValue::Exact(DoubleDouble::from_integer(sum)),
+            false => TrackedValue::Estimated(DoubleDouble::from_integer(sum)),
         };
         (parts.min, parts.max) = (exactness(min as f64), exactness(max as f64));
         Ok(Histogram::from_parts(parts).ok())

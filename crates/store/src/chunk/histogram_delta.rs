@@ -5,7 +5,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use hist::{CompensatedSum, Histogram, TrackedValue};
+use hist::{DoubleDouble, Histogram, TrackedValue};
 
 use super::row_groups::is_uniform;
 
@@ -53,7 +53,7 @@ pub(super) fn apply_delta(
 /// Summary values of a cumulative histogram beside its counts.
 #[derive(Clone, Copy)]
 pub(crate) struct TrackedStatistics {
-    pub(super) sum: TrackedValue<CompensatedSum>,
+    pub(super) sum: TrackedValue<DoubleDouble>,
     pub(super) min: TrackedValue<f64>,
     pub(super) max: TrackedValue<f64>,
 }
@@ -99,7 +99,7 @@ impl TrackedStatistics {
             }
         }
         TrackedStatistics {
-            sum: side(accuracies, CompensatedSum::from_parts(high, low)),
+            sum: side(accuracies, DoubleDouble::from_parts(high, low)),
             min: side(accuracies >> 2, min),
             max: side(accuracies >> 4, max),
         }

@@ -7,7 +7,7 @@
 
 use hist::codec::block;
 use hist::codec::header::{SeriesMeta, Temporality};
-use hist::{Accumulator, CompensatedSum, Histogram};
+use hist::{Accumulator, DoubleDouble, Histogram};
 use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
 
 use super::histogram_delta::{TrackedStatistics, apply_delta, codable_delta};
@@ -475,7 +475,7 @@ fn read_aggregates(
         (0..6).map(|_| read_column(reader, rows)).collect::<Result<_, _>>()?;
     let summary = |row: usize| {
         let [high, low, min, max, first, last] = std::array::from_fn(|column| numbers[column][row]);
-        let sum = CompensatedSum::from_parts(high, low);
+        let sum = DoubleDouble::from_parts(high, low);
         NumberAggregate { count: count[row], nan: nan[row], sum, min, max, first, last }
     };
     Ok((0..rows).map(summary).collect())

@@ -1,6 +1,6 @@
 //! Rows of a cumulative histogram are increments where they can be, and read as they were added.
 
-use hist::{CompensatedSum, Histogram, HistogramParts, Scheme, TrackedValue};
+use hist::{DoubleDouble, Histogram, HistogramParts, Scheme, TrackedValue};
 use model::{BatchWriter, Sample, SampleValue, Series, SeriesId};
 use proptest::prelude::*;
 
@@ -69,7 +69,7 @@ fn samples(steps: &[Step]) -> Vec<Row<Histogram>> {
                 Err(at) => parts.positive.insert(at, (index, count.max(1))),
             }
         }
-        parts.sum = TrackedValue::Exact(CompensatedSum::new(sum));
+        parts.sum = TrackedValue::Exact(DoubleDouble::new(sum));
         let before = end;
         end += minutes * MINUTE;
         let mut value = parts.clone();
@@ -77,7 +77,7 @@ fn samples(steps: &[Step]) -> Vec<Row<Histogram>> {
             SampleEvent::MovedStart => start = Some(before),
             SampleEvent::Decrease if !parts.positive.is_empty() => drop(parts.positive.remove(0)),
             SampleEvent::ZeroThreshold(threshold) => parts.zero_threshold = threshold,
-            SampleEvent::Sum(sum) => value.sum = TrackedValue::Exact(CompensatedSum::new(sum)),
+            SampleEvent::Sum(sum) => value.sum = TrackedValue::Exact(DoubleDouble::new(sum)),
             SampleEvent::Negative if is_mirrored => value.negative = vec![(1, 1)],
             SampleEvent::Empty => {
                 let scheme = parts.scheme.clone();

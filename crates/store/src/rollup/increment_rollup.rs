@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use hist::codec::decoded_block::{CountWindow, DecodedBlock};
 use hist::codec::header::Temporality;
-use hist::{CompensatedSum, Histogram, HistogramParts, TrackedValue};
+use hist::{DoubleDouble, Histogram, HistogramParts, TrackedValue};
 use model::{Gap, SeriesId, SeriesKind};
 
 use crate::backend::Part;
@@ -137,7 +137,7 @@ struct IncrementRollup {
     interval: Option<i64>,
     /// Counts and sum of the interval; no sum before the first value.
     counts: CountWindow,
-    sum: Option<CompensatedSum>,
+    sum: Option<DoubleDouble>,
     /// Counts, sum, end and start of the last sample.
     last: Option<(CountWindow, f64, (i64, i64))>,
     block: DecodedBlock,
@@ -245,8 +245,8 @@ impl IncrementRollup {
             // The whole value of such a sample is an increase, whatever it contains.
             let is_reset = start < end && end_before.is_none_or(|before| start >= before);
             let more = match is_empty {
-                true => CompensatedSum::new(sum),
-                false => CompensatedSum::new(sum).minus(CompensatedSum::new(sum_before)),
+                true => DoubleDouble::new(sum),
+                false => DoubleDouble::new(sum).minus(DoubleDouble::new(sum_before)),
             };
             if is_reset || !sum.is_finite() || !more.value().is_finite() {
                 return false;
@@ -347,8 +347,8 @@ mod tests {
         true
     }
 
-    fn exact(sum: f64) -> TrackedValue<CompensatedSum> {
-        TrackedValue::Exact(CompensatedSum::new(sum))
+    fn exact(sum: f64) -> TrackedValue<DoubleDouble> {
+        TrackedValue::Exact(DoubleDouble::new(sum))
     }
 
     /// Samples, a minute apart or more, that each add some counts.
@@ -474,7 +474,7 @@ mod tests {
             // A sum that decreases, and one of two words.
             2 => rows[at].value = with_sum(&value, exact(-1e9)),
             3 => {
-                let sum = CompensatedSum::from_parts(1e9, 1e-9);
+                let sum = DoubleDouble::from_parts(1e9, 1e-9);
                 rows[at].value = with_sum(&value, TrackedValue::Exact(sum));
             }
             4 => rows[at].value = Histogram::new(value.scheme().clone()),

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use hist::codec::decoded_block::{CountWindow, DecodedBlock};
-use hist::{CompensatedSum, Histogram, HistogramParts, Scheme, TrackedValue};
+use hist::{DoubleDouble, Histogram, HistogramParts, Scheme, TrackedValue};
 use model::Gap;
 
 use crate::chunk::{self, CumulativeChunk, TrackedStatistics};
@@ -143,14 +143,14 @@ impl HistogramIncrements {
     }
 
     /// Increase of the sum up to some samples.
-    fn sum_increase(&self, samples: Range<usize>) -> Option<CompensatedSum> {
-        let sum = |at: usize| CompensatedSum::new(self.sums[at]);
-        let mut total = CompensatedSum::ZERO;
+    fn sum_increase(&self, samples: Range<usize>) -> Option<DoubleDouble> {
+        let sum = |at: usize| DoubleDouble::new(self.sums[at]);
+        let mut total = DoubleDouble::ZERO;
         let mut from = sum(samples.start.saturating_sub(1));
         let resets = self.resets.partition_point(|&at| at < samples.start);
         for &reset in self.resets[resets..].iter().take_while(|&&at| at < samples.end) {
             total = total.plus(sum(reset.saturating_sub(1)).minus(from));
-            from = CompensatedSum::ZERO;
+            from = DoubleDouble::ZERO;
         }
         total = total.plus(sum(samples.end.saturating_sub(1)).minus(from));
         total.value().is_finite().then_some(total)

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use disk::{Disk, OsDisk};
 use hist::codec::header::Temporality;
-use hist::{CompensatedSum, Histogram, HistogramParts, Scheme, TrackedValue};
+use hist::{DoubleDouble, Histogram, HistogramParts, Scheme, TrackedValue};
 use journal::{BatchIdentity, Level};
 use model::{BatchWriter, Selector, Series, SeriesKind};
 use store::{DAY, HOUR, MINUTE, Options, Resolution, RetentionRule, Store, TimeGrid};
@@ -37,7 +37,7 @@ fn waited() -> Series {
 fn waits(number: u64) -> Histogram {
     let mut parts = HistogramParts::new(Scheme::exp2(3).unwrap());
     parts.positive = vec![(-4, number + 1), (9, number + 1)];
-    parts.sum = TrackedValue::Exact(CompensatedSum::new((number + 1) as f64 * 3.0));
+    parts.sum = TrackedValue::Exact(DoubleDouble::new((number + 1) as f64 * 3.0));
     Histogram::from_recorded_parts(parts).unwrap()
 }
 

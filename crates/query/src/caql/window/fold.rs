@@ -1,6 +1,6 @@
 //! Mergeable window aggregates.
 
-use hist::CompensatedSum;
+use hist::DoubleDouble;
 
 use super::super::running_variance::RunningVariance;
 
@@ -16,11 +16,11 @@ pub(super) trait WindowAggregate: Clone {
 
 /// Sum with 100 bits of precision.
 #[derive(Clone)]
-pub(super) struct WindowSum(CompensatedSum);
+pub(super) struct WindowSum(DoubleDouble);
 
 impl WindowAggregate for WindowSum {
     fn from_number(number: f64) -> WindowSum {
-        WindowSum(CompensatedSum::new(number))
+        WindowSum(DoubleDouble::new(number))
     }
     fn merge(&mut self, later: &WindowSum) {
         self.0 = self.0.plus(later.0);
@@ -77,13 +77,13 @@ impl WindowAggregate for AllAbsent {
 /// Mean.
 #[derive(Clone)]
 pub(super) struct WindowMean {
-    sum: CompensatedSum,
+    sum: DoubleDouble,
     count: u64,
 }
 
 impl WindowAggregate for WindowMean {
     fn from_number(number: f64) -> WindowMean {
-        WindowMean { sum: CompensatedSum::new(number), count: 1 }
+        WindowMean { sum: DoubleDouble::new(number), count: 1 }
     }
     fn merge(&mut self, later: &WindowMean) {
         self.sum = self.sum.plus(later.sum);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use hist::{CompensatedSum, Histogram, HistogramParts, Scheme, TrackedValue};
+use hist::{DoubleDouble, Histogram, HistogramParts, Scheme, TrackedValue};
 use model::{Sample, SampleValue};
 use proptest::prelude::*;
 use store::{DAY, HOUR, MINUTE, TimeGrid};
@@ -97,7 +97,7 @@ impl Sender {
         if self.negative > 0 {
             parts.negative = vec![(3, self.negative)];
         }
-        parts.sum = TrackedValue::Exact(CompensatedSum::new(self.sum));
+        parts.sum = TrackedValue::Exact(DoubleDouble::new(self.sum));
         Histogram::from_recorded_parts(parts).ok()
     }
 

@@ -255,7 +255,7 @@ fn add_number(summary: Option<&NumberAggregate>, value: f64) -> NumberAggregate 
     NumberAggregate {
         count: before.count + 1,
         nan: before.nan,
-        sum: before.sum.plus(hist::CompensatedSum::new(value)),
+        sum: before.sum.plus(hist::DoubleDouble::new(value)),
         min: before.min.min(value),
         max: before.max.max(value),
         first: before.first,

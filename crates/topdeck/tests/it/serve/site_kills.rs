@@ -84,7 +84,7 @@ impl SiteKillRun {
         let (mut primary, mut standby) = (site("p"), site("s"));
         let proxy = Proxy::new(primary.port);
         let url = format!("http://127.0.0.1:{}", proxy.port);
-        let table = format!("[alerts.primary]\nurl = \"{url}\"\nsilence = \"1s\"\n");
+        let table = format!("[alerts.primary]\nurl = \"{url}\"\nfailover_after = \"1s\"\n");
         append(&standby.settings(), &table);
         primary.start();
         standby.start();

@@ -48,7 +48,7 @@ impl TwoSites {
         let mut standby = ServerProcess::new("serve", &more);
         let proxy = Proxy::new(primary.port);
         let url = format!("http://127.0.0.1:{}", proxy.port);
-        let table = format!("[alerts.primary]\nurl = \"{url}\"\nsilence = \"4s\"\n");
+        let table = format!("[alerts.primary]\nurl = \"{url}\"\nfailover_after = \"4s\"\n");
         append(&standby.settings(), &table);
         primary.start();
         standby.start();
@@ -135,7 +135,7 @@ fn a_standby_sends_what_a_dead_primary_did_not() {
     let expected = expected.map(|(host, state)| (host.to_owned(), state.to_owned()));
     assert_eq!(states, expected, "{}", sites.standby.log());
     let log = sites.standby.log();
-    assert!(log.contains("is silent for 4s") && log.contains("this site notifies contacts"));
+    assert!(log.contains("has not answered for 4s") && log.contains("this site notifies contacts"));
     // It holds its notifications again.
     sites.primary.start();
     sites.wait_for_sending(false);
