@@ -100,8 +100,10 @@ fn each_view_has_something_to_show(demo: &Demo) {
     // Host, Sources, Status and Loss audit are of the server itself.
     let audit = ask(&format!("audit {server} --json"));
     assert!(audit["producers"].as_array().is_some_and(|list| !list.is_empty()), "{audit}");
+    // Until it is, the command warns of a metric that matches nothing.
     wait_until("the host is measured", || {
-        let found = demo.query("count(host_cpu_seconds_total)");
+        let line = format!("query {server} 'count(host_cpu_seconds_total)' --to now --json");
+        let found = json(&run(&demo.dir, &line).stdout);
         found["data"].as_array().is_some_and(|list| !list.is_empty())
     });
 }
