@@ -58,12 +58,12 @@ impl UserReadLimit<'_> {
 }
 
 /// Series of a row by user.
-pub(super) struct UserSeries<'a> {
+pub(super) struct RowUsers<'a> {
     label: &'a str,
     users: BTreeMap<&'a str, Vec<SeriesEntryRef>>,
 }
 
-impl<'a> UserSeries<'a> {
+impl<'a> RowUsers<'a> {
     /// By the label that the settings name, else by the first of [`USER_LABELS`] that a series has.
     /// `None` if no series has it.
     pub(super) fn of(series: &'a [SeriesEntryRef], label: Option<&'a str>) -> Option<Self> {
@@ -82,7 +82,7 @@ impl<'a> UserSeries<'a> {
                 users.entry(user).or_default().push(found.clone());
             }
         }
-        Some(UserSeries { label, users })
+        Some(RowUsers { label, users })
     }
 
     pub(super) fn label(&self) -> &str {
@@ -176,7 +176,7 @@ impl UserScan {
     pub(super) fn count(
         &mut self,
         view: &ReadView,
-        series: &UserSeries<'_>,
+        series: &RowUsers<'_>,
         times: OverviewTimes,
         limit: &UserReadLimit<'_>,
     ) -> Result<AffectedUsers> {
@@ -226,7 +226,7 @@ impl UserScan {
     fn close(
         &mut self,
         view: &ReadView,
-        series: &UserSeries<'_>,
+        series: &RowUsers<'_>,
         end: i64,
         limit: &UserReadLimit<'_>,
     ) -> Result<bool> {

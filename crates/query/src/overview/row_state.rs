@@ -8,7 +8,7 @@ use hist::{Histogram, Mixture};
 use model::Gap;
 use store::{DAY, HOUR, MINUTE, ReadView, SeriesEntryRef, TimeColumn, TimeGrid};
 
-use super::affected_users::{AffectedUsers, UserReadLimit, UserScan, UserSeries};
+use super::affected_users::{AffectedUsers, RowUsers, UserReadLimit, UserScan};
 use super::day_hours::{DayHours, HourlyThresholds, WorstHour};
 use super::deviation::{DAYS, DAYS_MIN, Deviation};
 use super::mini_heatmap::{COLUMNS, MinuteCounts, RowPresence};
@@ -406,7 +406,7 @@ impl RowState {
         (label, threshold): (Option<String>, Option<f64>),
         limit: &UserReadLimit<'_>,
     ) -> Result<Option<AffectedUsers>> {
-        let Some(users) = UserSeries::of(&self.series, label.as_deref()) else { return Ok(None) };
+        let Some(users) = RowUsers::of(&self.series, label.as_deref()) else { return Ok(None) };
         let Some(threshold) = threshold else { return Ok(Some(users.without_threshold())) };
         if let Some(many) = users.too_many() {
             return Ok(Some(many));
