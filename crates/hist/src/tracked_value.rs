@@ -46,8 +46,8 @@ impl<T: Copy> TrackedValue<T> {
         }
     }
 
-    /// Combines both values. The result is as uncertain as the worse of the two. With a bound, which
-    /// may be on either side, nothing is known of it.
+    /// Combines both values. The result is as uncertain as the worse of the two; with a bound it is
+    /// unknown.
     pub(crate) fn combine(self, other: TrackedValue<T>, f: impl Fn(T, T) -> T) -> TrackedValue<T> {
         match (self, other) {
             (TrackedValue::Exact(a), TrackedValue::Exact(b)) => TrackedValue::Exact(f(a, b)),

@@ -10,8 +10,8 @@
 //! sample, and as buckets before and after.
 
 mod bucket_columns;
+mod bucket_counters;
 mod bucket_increases;
-mod classic_histogram;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ use model::{Selector, Series, SeriesKind};
 use store::{ReadView, SeriesEntryRef, TimeColumn, TimeGrid};
 
 use self::bucket_columns::BucketColumns;
-use self::classic_histogram::ClassicHistogram;
+use self::bucket_counters::BucketCounters;
 use crate::error::{Error, Result};
 use crate::prometheus_name::unit_of_name;
 use crate::prometheus_source::{BOUND, conditions, exact_name, has_bound};
@@ -89,7 +89,7 @@ pub fn bucket_warnings(
             )],
         });
     }
-    let classic = ClassicHistogram::group(view, series)?;
+    let classic = BucketCounters::group(view, series)?;
     let mut warnings = Vec::new();
     if histograms > 0 {
         let both = classic.iter().filter(|of| of.histogram.is_some()).count();

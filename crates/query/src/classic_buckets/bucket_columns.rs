@@ -13,8 +13,8 @@ use hist::{Histogram, HistogramParts, Mixture, Scheme, TrackedValue};
 use model::{Gap, HISTOGRAM_COUNT_MAX};
 use store::{ReadView, SelectedSeries, SeriesEntryRef, TimeColumn, TimeGrid};
 
+use super::bucket_counters::BucketCounters;
 use super::bucket_increases::{Increase, ScrapeAgreement};
-use super::classic_histogram::ClassicHistogram;
 use super::is_counter;
 use crate::error::{Error, Result, SourceSpan};
 
@@ -33,7 +33,7 @@ const TOO_MANY_VALUES: &str = "the counters of its buckets rose by more than 2^5
 pub(super) struct BucketColumns<'a> {
     view: &'a ReadView,
     name: String,
-    classic: Vec<ClassicHistogram>,
+    classic: Vec<BucketCounters>,
     /// All counters.
     counters: Vec<SelectedSeries>,
     /// Series that are only histograms.
@@ -51,9 +51,9 @@ impl<'a> BucketColumns<'a> {
         grid: TimeGrid,
     ) -> Result<BucketColumns<'a>> {
         let name = series.first().map_or("", |first| first.series.name()).to_owned();
-        let classic = ClassicHistogram::group(view, series)?;
+        let classic = BucketCounters::group(view, series)?;
         let counters: Vec<Vec<SelectedSeries>> =
-            classic.iter().map(ClassicHistogram::series).collect();
+            classic.iter().map(BucketCounters::series).collect();
         let most = counters.iter().map(Vec::len).max().unwrap_or(0).max(1);
         let columns_at_once = (CELLS_AT_ONCE / most).clamp(1, COLUMNS_AT_ONCE) as u64;
         let both = classic.iter().filter_map(|of| of.histogram.as_ref());
@@ -89,7 +89,7 @@ impl<'a> BucketColumns<'a> {
         let mut rest = &mut self.classic[..];
         while !rest.is_empty() {
             let mut counters = 0;
-            let fits = |classic: &&ClassicHistogram| {
+            let fits = |classic: &&BucketCounters| {
                 let is_first = counters == 0;
                 counters += classic.counter_count();
                 is_first || counters <= counters_max
@@ -98,7 +98,7 @@ impl<'a> BucketColumns<'a> {
             let (some, others) = std::mem::take(&mut rest).split_at_mut(at_once);
             rest = others;
             let counters: Vec<SelectedSeries> =
-                some.iter().flat_map(ClassicHistogram::series).collect();
+                some.iter().flat_map(BucketCounters::series).collect();
             let mut increases = self.view.increases(&counters, &ranges, &mut gaps)?.into_iter();
             for classic in some {
                 let increases: Vec<_> = increases.by_ref().take(classic.counter_count()).collect();
@@ -155,7 +155,7 @@ fn overlaps(gap: &Gap, column: &Range<i64>) -> bool {
 struct ColumnRead<'a> {
     view: &'a ReadView,
     name: &'a str,
-    classic: &'a mut ClassicHistogram,
+    classic: &'a mut BucketCounters,
     column: &'a mut TimeColumn<Mixture>,
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct StreamArrivals {
     streams: Vec<KeyedArrivals>,
 }
 
-/// Arrivals of a stream with the hash of its labels. There may be very many, so labels are not kept.
+/// Arrivals of a stream with the hash of its labels. There may be very many: labels are not kept.
 #[derive(Clone, Copy, Debug)]
 struct KeyedArrivals {
     key: u64,

@@ -22,7 +22,7 @@ pub(super) const LAYOUTS_MAX: usize = 100;
 
 /// Counters of one histogram.
 #[derive(Debug)]
-pub(super) struct ClassicHistogram {
+pub(super) struct BucketCounters {
     /// Ascending bounds; the last one is infinite if the number of all values is known.
     pub(super) bounds: Vec<f64>,
     /// Counters, and the positions of their bounds. A bound that is written in two ways, such as
@@ -37,12 +37,9 @@ pub(super) struct ClassicHistogram {
     pub(super) last_active: Vec<usize>,
 }
 
-impl ClassicHistogram {
+impl BucketCounters {
     /// Histograms of the counters among some series of one name.
-    pub(super) fn group(
-        view: &ReadView,
-        series: &[SeriesEntryRef],
-    ) -> Result<Vec<ClassicHistogram>> {
+    pub(super) fn group(view: &ReadView, series: &[SeriesEntryRef]) -> Result<Vec<BucketCounters>> {
         let mut by_labels: BTreeMap<DistributionLabels<'_>, Vec<(f64, SelectedSeries)>> =
             BTreeMap::new();
         let (counters, histograms): (Vec<_>, Vec<_>) =
@@ -80,7 +77,7 @@ impl ClassicHistogram {
                 None => None,
             };
             let position = |bound: f64| bounds.partition_point(|other| *other < bound);
-            classic.push(ClassicHistogram {
+            classic.push(BucketCounters {
                 counters: found.iter().map(|&(bound, of)| (position(bound), of)).collect(),
                 histogram,
                 histogram_range,
