@@ -347,8 +347,8 @@ impl Overview {
     }
 
     /// Counts the users above the thresholds of the rows of a page. `label` gives the label that
-    /// the settings name for a row. Stops when `elapsed` exceeds `budget`: rows whose last count is
-    /// oldest are first, so that repeated calls reach every row. Returns whether all are counted.
+    /// the settings name for a row. Stops when `elapsed` exceeds `budget`: rows whose last attempt
+    /// is oldest are first, so that repeated calls reach every row. Returns whether all are counted.
     pub fn count_users(
         &mut self,
         view: &ReadView,
@@ -358,8 +358,8 @@ impl Overview {
     ) -> Result<bool> {
         let limit = UserReadLimit { budget, elapsed };
         let mut rows: Vec<&mut OverviewRow> = page.rows.iter_mut().collect();
-        let read_at = |key: &RowKey| self.rows.get(key).and_then(RowState::users_read_at);
-        rows.sort_by_key(|row| read_at(&row.key));
+        let attempted_at = |key: &RowKey| self.rows.get(key).and_then(RowState::users_attempted_at);
+        rows.sort_by_key(|row| attempted_at(&row.key));
         let mut is_complete = true;
         for row in rows {
             let Some(state) = self.rows.get_mut(&row.key) else { continue };

@@ -5,6 +5,10 @@
 //! minutes at each refresh, and the hours of today before them once. A read of a user without newer
 //! rows is a look-up. What is read is counted, so another threshold is another [`UserScan`].
 //!
+//! A refresh that is out of time leaves a pass over the users unfinished. The next one continues
+//! with the time of that pass, so that it ends however many users there are; its numbers are of
+//! that time.
+//!
 //! Limits: `USERS_MAX` users per row, `SCANS_MAX` thresholds per row, and the time of a refresh.
 //! What is beyond them is unknown. Values that arrive more than five minutes late are counted when
 //! the day is read anew, within half an hour.
@@ -116,8 +120,12 @@ pub(super) struct UserScan {
     /// When the first read of the day began.
     began_at: i64,
     users: BTreeMap<String, UserCounts>,
-    /// Time of the last refresh whose last minutes were read of all users.
-    read_at: Option<i64>,
+    /// Time of the pass that is not finished: its last minutes end there.
+    pass_at: Option<i64>,
+    /// Times of the last refresh that asked for the counts, and of the last one that had time for
+    /// them.
+    asked_at: i64,
+    attempted_at: Option<i64>,
 }
 
 /// Numbers of values of a user above the threshold.
@@ -154,7 +162,9 @@ impl UserScan {
                 today_start,
                 began_at: now,
                 users: BTreeMap::new(),
-                read_at: None,
+                pass_at: None,
+                asked_at: now,
+                attempted_at: None,
             },
         };
         scans.insert(0, scan);
@@ -162,8 +172,8 @@ impl UserScan {
         &mut scans[0]
     }
 
-    pub(super) fn read_at(&self) -> Option<i64> {
-        self.read_at
+    pub(super) fn attempted_at(&self) -> Option<i64> {
+        self.attempted_at
     }
 
     /// Memory of the counts, in bytes.
@@ -180,9 +190,40 @@ impl UserScan {
         times: OverviewTimes,
         limit: &UserReadLimit<'_>,
     ) -> Result<AffectedUsers> {
-        let now = times.now;
         // Series may have been deleted or retired.
         self.users.retain(|user, _| series.users.contains_key(user.as_str()));
+        // A pass that nobody asked for in the meantime would tell of a time long ago.
+        let held = self.pass_at.filter(|_| self.asked_at + RECENT > times.now);
+        let pass_at = held.unwrap_or(times.now);
+        self.pass_at = Some(pass_at);
+        self.asked_at = times.now;
+        if !self.read_recent(view, series, pass_at, limit)? {
+            return Ok(series.unknown("not read yet: out of time", true));
+        }
+        let is_read = self.close(view, series, pass_at - RECENT, limit)?;
+        if is_read {
+            self.pass_at = None;
+            self.attempted_at = Some(times.now);
+        }
+        let now = number_of(&self.users, |counts| counts.recent);
+        let today = number_of(&self.users, |counts| sum(counts.closed, counts.recent_today));
+        Ok(AffectedUsers {
+            label: self.label.clone(),
+            now: Some(now),
+            today: is_read.then_some(today),
+            reason: (!is_read).then(|| "today not read whole yet: out of time".to_owned()),
+            is_pending: !is_read,
+        })
+    }
+
+    /// Continues a pass with the last minutes of the users; returns whether all are there.
+    fn read_recent(
+        &mut self,
+        view: &ReadView,
+        series: &RowUsers<'_>,
+        pass_at: i64,
+        limit: &UserReadLimit<'_>,
+    ) -> Result<bool> {
         let unread = UserCounts {
             closed: Bracket::exact(0),
             closed_end: self.today_start,
@@ -195,31 +236,22 @@ impl UserScan {
                 self.users.insert((*user).to_owned(), unread);
             }
             let counts = self.users.get_mut(*user).expect("BUG: inserted above");
-            if counts.recent_at == Some(now) {
+            if counts.recent_at == Some(pass_at) {
                 continue;
             }
             if limit.is_reached() {
-                return Ok(series.unknown("not read yet: out of time", true));
+                return Ok(false);
             }
-            let start = now - RECENT;
-            counts.recent = above(view, of_user, start..now, self.threshold)?;
+            self.attempted_at = Some(self.asked_at);
+            let start = pass_at - RECENT;
+            counts.recent = above(view, of_user, start..pass_at, self.threshold)?;
             counts.recent_today = match self.today_start > start {
-                true => above(view, of_user, self.today_start..now, self.threshold)?,
+                true => above(view, of_user, self.today_start..pass_at, self.threshold)?,
                 false => counts.recent,
             };
-            counts.recent_at = Some(now);
+            counts.recent_at = Some(pass_at);
         }
-        self.read_at = Some(now);
-        let is_read = self.close(view, series, now - RECENT, limit)?;
-        let now = number_of(&self.users, |counts| counts.recent);
-        let today = number_of(&self.users, |counts| sum(counts.closed, counts.recent_today));
-        Ok(AffectedUsers {
-            label: self.label.clone(),
-            now: Some(now),
-            today: is_read.then_some(today),
-            reason: (!is_read).then(|| "today not read whole yet: out of time".to_owned()),
-            is_pending: !is_read,
-        })
+        Ok(true)
     }
 
     /// Continues the counts of today until `end`; returns whether all are there.
@@ -236,6 +268,7 @@ impl UserScan {
                 if limit.is_reached() {
                     return Ok(false);
                 }
+                self.attempted_at = Some(self.asked_at);
                 let next = (counts.closed_end + CLOSED_STEP).min(end);
                 let closed = above(view, of_user, counts.closed_end..next, self.threshold)?;
                 counts.closed = sum(counts.closed, closed);

@@ -416,9 +416,9 @@ impl RowState {
             .map(Some)
     }
 
-    /// Time of the last count of users.
-    pub(super) fn users_read_at(&self) -> Option<i64> {
-        self.user_scans.first().and_then(UserScan::read_at)
+    /// Time of the last refresh that had time to count users.
+    pub(super) fn users_attempted_at(&self) -> Option<i64> {
+        self.user_scans.first().and_then(UserScan::attempted_at)
     }
 }
 

@@ -144,3 +144,70 @@ fn more_users_than_are_read_are_unknown_with_the_limit() {
     assert_eq!((users.now, users.today, is_complete), (None, None, true));
     assert_eq!(users.reason.as_deref(), Some("users limit (1000) exceeded: there are 1001"));
 }
+
+/// Numbers of now and today of each row at a time, with time for two reads.
+fn count_in_short_time(
+    fixture: &Fixture,
+    overview: &mut Overview,
+    now: i64,
+) -> Vec<(Option<u64>, Option<u64>)> {
+    fixture.refresh(overview, now);
+    let mut page = overview.page(ALL, &|_| Some(RowThreshold::of_user(500.0)));
+    let view = fixture.store.view().unwrap();
+    let calls = std::cell::Cell::new(0_u64);
+    let elapsed = || {
+        calls.set(calls.get() + 1);
+        Duration::from_secs(calls.get())
+    };
+    let limit = (Duration::from_secs(3), &elapsed as &dyn Fn() -> Duration);
+    overview.count_users(&view, &mut page, &|_| None, limit).unwrap();
+    page.rows.into_iter().map(|row| numbers(row.users)).collect()
+}
+
+/// Each refresh began with the first users again, and never reached the last ones.
+#[test]
+fn users_are_counted_by_refreshes_that_each_have_time_for_few_of_them() {
+    let fixture = Fixture::new();
+    for user in 0..5 {
+        send(&fixture, &format!("user-{user}"), NOON, 900.0);
+        send(&fixture, &format!("user-{user}"), NOON - 3 * HOUR, 900.0);
+    }
+    let mut overview = Overview::new(RowGroup::Services, MEMORY_BYTES_MAX);
+    let mut found = Vec::new();
+    for refresh in 0..9 {
+        let now = NOON + refresh * 10 * store::SECOND;
+        if refresh == 1 {
+            // After the time of the pass.
+            send(&fixture, "user-5", now, 900.0);
+        }
+        found.extend(count_in_short_time(&fixture, &mut overview, now));
+    }
+    // Of six users, one read of the last minutes each, and two of the day.
+    let (unread, recent, whole) = ((None, None), (Some(5), None), (Some(5), Some(5)));
+    let expected = [unread, unread, recent, recent, recent, recent, recent, recent, whole];
+    assert_eq!(found, expected);
+    let (users, is_complete) = count(&fixture, &mut overview, None, UNLIMITED);
+    assert_eq!((numbers(users), is_complete), ((Some(6), Some(6)), true));
+}
+
+/// The row whose users were never all read was first at each refresh, and took the time of all
+/// others.
+#[test]
+fn users_of_each_row_are_reached_although_each_row_takes_several_refreshes() {
+    let fixture = Fixture::new();
+    for (name, user) in ["a", "b", "c"].into_iter().flat_map(|name| [(name, "1"), (name, "2")]) {
+        fixture.send_labelled((name, &[("session", user)]), NOON, [900.0]);
+    }
+    let mut overview = Overview::new(RowGroup::Services, MEMORY_BYTES_MAX);
+    let mut whole_at = [None; 3];
+    for refresh in 0..15 {
+        let now = NOON + refresh * 10 * store::SECOND;
+        let found = count_in_short_time(&fixture, &mut overview, now);
+        for (whole_at, of_row) in whole_at.iter_mut().zip(found) {
+            if of_row == (Some(2), Some(2)) {
+                whole_at.get_or_insert(refresh);
+            }
+        }
+    }
+    assert_eq!(whole_at, [Some(6), Some(7), Some(8)]);
+}
