@@ -283,7 +283,8 @@ impl Overview {
     }
 
     /// Reads what is new. Stops when `elapsed` exceeds `budget`: the oldest reads are repeated
-    /// first, so that repeated refreshes reach every row.
+    /// first, so that repeated refreshes reach every row. One row and one history are read in any
+    /// case: to find the rows may take longer than `budget`.
     pub fn refresh(
         &mut self,
         view: &ReadView,
@@ -304,8 +305,9 @@ impl Overview {
             read => read,
         };
         rows.sort_by_key(|(_, row)| row.read_at.unwrap_or(i64::MIN));
+        let mut has_read = false;
         for (key, row) in &mut rows {
-            if elapsed() >= budget.mul_f64(RECENT_SHARE) {
+            if has_read && elapsed() >= budget.mul_f64(RECENT_SHARE) {
                 break;
             }
             // Half: a row that is refused below frees what was read here, and the next refresh
@@ -315,13 +317,17 @@ impl Overview {
                 continue;
             }
             bytes -= row.memory_bytes();
-            exclude(key, row.read_recent(view, times))?;
+            let read = row.read_recent(view, times);
+            // One beyond a limit is the first again at the next refresh.
+            has_read |= read.is_ok();
+            exclude(key, read)?;
             bytes += row.memory_bytes();
         }
         rows.retain(|(_, row)| row.read_at.is_some() && row.due_at() <= times.now);
         rows.sort_by_key(|(_, row)| row.due_at());
+        has_read = false;
         for (key, row) in rows {
-            if elapsed() >= budget {
+            if has_read && elapsed() >= budget {
                 break;
             }
             if !row.has_history() && bytes >= self.memory_bytes_max {
@@ -329,7 +335,9 @@ impl Overview {
                 continue;
             }
             bytes -= row.memory_bytes();
-            exclude(key, row.read_history(view, times))?;
+            let read = row.read_history(view, times);
+            has_read |= read.is_ok();
+            exclude(key, read)?;
             bytes += row.memory_bytes();
         }
         for (key, why) in excluded {

@@ -305,21 +305,49 @@ fn row_without_recent_data_is_unknown_and_never_usual() {
 fn what_was_not_read_in_time_is_unknown_until_the_next_refresh() {
     let fixture = Fixture::new();
     let now = MIDNIGHT + 9 * DAY + 12 * HOUR;
-    for minute in 0..60 {
-        fixture.send("a", now - minute * MINUTE, values(100.0, minute));
+    for (minute, name) in (0..60).flat_map(|minute| [(minute, "a"), (minute, "b")]) {
+        fixture.send(name, now - minute * MINUTE, values(100.0, minute));
     }
     let mut overview = Overview::new(RowGroup::Services, MEMORY_BYTES_MAX);
     let times = OverviewTimes { now, today_start: now - now.rem_euclid(DAY) };
     let view = fixture.store.view().unwrap();
     let budget = Duration::from_secs(1);
     overview.refresh(&view, times, (budget, &|| budget)).unwrap();
-    let page = overview.page(ALL, &|_| None);
-    assert_eq!((page.incomplete, page.rows[0].state()), (1, RowStatus::Unknown));
-    // Enough time for the last minutes only.
+    let page = overview.page(ALL, &|_| Some(RowThreshold::of_user(105.0)));
+    let states = |page: &OverviewPage| {
+        let state = |row: &OverviewRow| (row.key.name.clone(), row.state());
+        page.rows.iter().map(state).collect::<Vec<_>>()
+    };
+    let expected = [("a".to_owned(), RowStatus::Affected), ("b".to_owned(), RowStatus::Unknown)];
+    assert_eq!((page.incomplete, states(&page)), (1, expected.to_vec()));
+    assert_eq!(page.rows[1].read_at, None);
     overview.refresh(&view, times, (budget, &|| Duration::ZERO)).unwrap();
     let page = overview.page(ALL, &|_| Some(RowThreshold::of_user(105.0)));
-    assert_eq!((page.incomplete, page.rows[0].state()), (0, RowStatus::Affected));
-    assert_eq!(page.rows[0].threshold.as_ref().unwrap().origin, ThresholdOrigin::User);
+    assert_eq!((page.incomplete, page.rows[1].state()), (0, RowStatus::Affected));
+    assert_eq!(page.rows[1].threshold.as_ref().unwrap().origin, ThresholdOrigin::User);
+}
+
+/// With very many counters all the time was over when the rows had been found.
+#[test]
+fn refreshes_that_are_out_of_time_when_the_rows_are_found_reach_every_row() {
+    let fixture = Fixture::new();
+    let now = MIDNIGHT + 9 * DAY + 12 * HOUR;
+    fixture.send_metrics(3, now);
+    let mut overview = Overview::new(RowGroup::Services, MEMORY_BYTES_MAX);
+    let view = fixture.store.view().unwrap();
+    let budget = Duration::from_secs(1);
+    for refresh in 1..=6 {
+        let now = now + refresh * 10 * store::SECOND;
+        let times = OverviewTimes { now, today_start: now - now.rem_euclid(DAY) };
+        overview.refresh(&view, times, (budget, &|| 2 * budget)).unwrap();
+        let page = overview.page(ALL, &|_| None);
+        let read = page.rows.iter().filter(|row| row.read_at.is_some()).count();
+        let expected = usize::try_from(refresh).unwrap().min(3);
+        assert_eq!((read, page.incomplete), (expected, 3 - expected), "refresh {refresh}");
+        // The oldest read is repeated.
+        let newest = page.rows.iter().filter(|row| row.read_at == Some(now)).count();
+        assert_eq!(newest, 1, "refresh {refresh}");
+    }
 }
 
 #[test]
