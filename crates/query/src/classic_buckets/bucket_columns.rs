@@ -2,7 +2,8 @@
 //!
 //! A column whose buckets are not all of the same scrapes is cut at the times where they differ.
 //! What agrees counts on the bounds that it has. The values of a scrape of which only some buckets
-//! are known are left out, and a gap tells how many.
+//! are known are left out, and a gap tells how many; so are those that cannot be cut, because the
+//! rows of the parts were dropped.
 //!
 //! Memory: [`CELLS_AT_ONCE`] increases, and the distributions of as many columns.
 
@@ -185,7 +186,9 @@ impl ColumnRead<'_> {
         while let Some(piece) = pieces.pop() {
             let ColumnPiece { range, increases, histogram } = &piece;
             if let Some(time) = self.classic.histogram_edge(range) {
-                pieces.extend(self.cut(range, time)?);
+                let halves = self.cut(range, time)?;
+                omitted.add_dropped(&piece, &halves);
+                pieces.extend(halves);
                 continue;
             }
             if let Some(histogram) = histogram.as_ref().filter(|_| self.classic.is_both(range)) {
@@ -199,10 +202,12 @@ impl ColumnRead<'_> {
                 ScrapeAgreement::Same if is_complete => self.add_values(range, increases)?,
                 ScrapeAgreement::Cut(time) if cuts < CUTS_MAX => {
                     cuts += 1;
-                    pieces.extend(self.cut(range, time)?);
+                    let halves = self.cut(range, time)?;
+                    omitted.add_dropped(&piece, &halves);
+                    pieces.extend(halves);
                 }
                 _ if self.is_known_empty(increases) => {}
-                _ => omitted.add(range, increases),
+                _ => omitted.add(range, count_values(increases)),
             }
         }
         if let Some(range) = omitted.range {
@@ -216,19 +221,23 @@ impl ColumnRead<'_> {
         Ok(())
     }
 
-    /// The pieces before and after a time, the later one first. The read of the column has met
-    /// their gaps.
-    fn cut(&self, range: &Range<i64>, time: i64) -> Result<[ColumnPiece; 2]> {
+    /// The pieces before and after a time, the later one first. Their gaps are those of the column:
+    /// it may have been read from rollups, and the rows of a piece were dropped.
+    fn cut(&mut self, range: &Range<i64>, time: i64) -> Result<[ColumnPiece; 2]> {
         let halves = [range.start..time, time..range.end];
         let counters = self.classic.series();
-        let increases = self.view.increases(&counters, &halves, &mut Vec::new())?;
+        let gaps = &mut self.column.gaps;
+        let increases = self.view.increases(&counters, &halves, gaps)?;
         let mut histograms = [None, None];
         if let Some(histogram) = &self.classic.histogram {
             for (half, value) in halves.iter().zip(&mut histograms) {
                 let step = half.end.saturating_sub(half.start);
                 let grid = TimeGrid { start: half.start, step, columns: 1 };
                 let mut columns = self.view.histograms(std::slice::from_ref(histogram), grid)?;
-                *value = columns.next().transpose()?.map(|column| column.value);
+                *value = columns.next().transpose()?.map(|column| {
+                    gaps.extend(column.gaps);
+                    column.value
+                });
             }
         }
         let [earlier, later] = halves;
@@ -341,13 +350,32 @@ impl ColumnRead<'_> {
 }
 
 impl OmittedValues {
-    fn add(&mut self, range: &Range<i64>, increases: &[Option<Increase>]) {
-        self.values = self.values.saturating_add(count_values(increases));
+    fn add(&mut self, range: &Range<i64>, values: u64) {
+        self.values = self.values.saturating_add(values);
         self.range = Some(match self.range.take() {
             Some(all) => all.start.min(range.start)..all.end.max(range.end),
             None => range.clone(),
         });
     }
+
+    /// Adds what the halves of a piece do not have because finer rows were dropped.
+    fn add_dropped(&mut self, piece: &ColumnPiece, halves: &[ColumnPiece; 2]) {
+        let values = dropped_values(piece, halves);
+        if values > 0 {
+            self.add(&piece.range, values);
+        }
+    }
+}
+
+/// Values of a piece whose halves have no increase, because finer rows were dropped: those that
+/// the histogram of the halves does not have.
+fn dropped_values(piece: &ColumnPiece, halves: &[ColumnPiece; 2]) -> u64 {
+    if halves.iter().any(|half| half.increases.iter().any(Option::is_some)) {
+        return 0;
+    }
+    let histograms = halves.iter().filter_map(|half| half.histogram.as_ref());
+    let in_histograms: u64 = histograms.map(Mixture::count).sum();
+    count_values(&piece.increases).saturating_sub(in_histograms)
 }
 
 /// Positions of the bounds that have an increase.

@@ -1,11 +1,14 @@
 //! Classic histograms of remote write 1: counters of buckets as distributions.
 
+use std::sync::Arc;
+
 use decode::SeriesSink as _;
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use http::StatusCode;
 use model::{Sample, SampleValue, Series, SeriesKind};
 use serde_json::{Value, json};
+use store::Resolution;
 
 use crate::query_service::QueryServiceSettings;
 use crate::test_server::{NOW, TestServer, empty_store};
@@ -350,4 +353,37 @@ async fn memory_of_buckets_is_reserved_before_they_are_collected() {
     let (status, text) = server.get("/v1/histogram?selector=x_seconds&max_series=100").await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{text}");
     assert!(text.contains("matches 15000 buckets"), "{text}");
+}
+
+/// The values of such an hour vanished without a gap.
+#[tokio::test]
+async fn change_of_bounds_in_an_hour_whose_finer_rows_were_dropped_is_a_gap() {
+    let store = empty_store();
+    let rule = |resolution| store::RetentionRule {
+        resolution,
+        duration: Some(2 * store::DAY),
+        selector: model::Selector::All,
+    };
+    let finer = [Resolution::Base, Resolution::Minute, Resolution::FiveMinutes];
+    store.set_retention(Vec::from(finer.map(rule))).unwrap();
+    let server = TestServer::with_store(Arc::clone(&store), QueryServiceSettings::default());
+    // A whole hour, ten days ago.
+    let start = -78 - 10 * 24 * 60;
+    assert_eq!(at(start).rem_euclid(store::HOUR), 0);
+    send_scrapes(&server, &OLD, "a", [start, start + 30]);
+    send_scrapes(&server, &NEW, "a", [start + 31, start + 120]);
+    store.flush().unwrap();
+    while store.maintain().unwrap() {}
+    let path = |hour: i64| {
+        let [from, to] = [0, 60].map(|minute| at(start + 60 * hour + minute));
+        format!("/v1/histogram?selector=x_seconds&above=250ms&from={from}ns&to={to}ns")
+    };
+    let changed = server.json(&path(0)).await;
+    let reasons = reasons(&changed["gaps"]);
+    assert_eq!(changed["count"], 0, "{changed}");
+    let has = |text: &str| reasons.iter().any(|reason| reason.contains(text));
+    assert!(has("6000 values of x_seconds are left out"), "{reasons:?}");
+    assert!(has("dropped; longer columns are answered from rollups"), "{reasons:?}");
+    let unchanged = server.json(&path(1)).await;
+    assert_eq!((&unchanged["count"], &unchanged["gaps"]), (&json!(6_000), &json!([])));
 }
