@@ -15,7 +15,7 @@ use model::{Gap, HISTOGRAM_COUNT_MAX};
 use store::{ReadView, SelectedSeries, SeriesEntryRef, TimeColumn, TimeGrid};
 
 use super::bucket_counters::BucketCounters;
-use super::bucket_increases::{Increase, ScrapeAgreement};
+use super::bucket_increases::{Increase, ScrapeAgreement, are_cumulative, round_count};
 use super::is_counter;
 use crate::error::{Error, Result, SourceSpan};
 
@@ -179,7 +179,7 @@ struct ColumnPiece {
 impl ColumnRead<'_> {
     /// Adds the values of a column; it is cut into pieces that can be read.
     fn add(&mut self, column: ColumnPiece) -> Result<()> {
-        let mut omitted = OmittedValues::default();
+        let (mut omitted, mut contradictory) = (OmittedValues::default(), OmittedValues::default());
         // The earliest piece is the last one.
         let mut pieces = vec![column];
         let mut cuts = 0;
@@ -199,6 +199,9 @@ impl ColumnRead<'_> {
             let is_complete = agreement == ScrapeAgreement::Same && self.is_complete(increases)?;
             match agreement {
                 ScrapeAgreement::Empty => {}
+                ScrapeAgreement::Same if is_complete && !are_cumulative(increases) => {
+                    contradictory.add(range, count_values(increases));
+                }
                 ScrapeAgreement::Same if is_complete => self.add_values(range, increases)?,
                 ScrapeAgreement::Cut(time) if cuts < CUTS_MAX => {
                     cuts += 1;
@@ -210,15 +213,18 @@ impl ColumnRead<'_> {
                 _ => omitted.add(range, count_values(increases)),
             }
         }
-        if let Some(range) = omitted.range {
-            let (name, values) = (self.name, omitted.values);
-            let reason = format!(
-                "{values} values of {name} are left out: some of its buckets have no sample of \
-                 the same scrapes"
-            );
+        self.add_gap_of(omitted, "some of its buckets have no sample of the same scrapes");
+        let why = "some of its buckets rose by more than higher ones, as after a restart that not \
+                   all of them show";
+        self.add_gap_of(contradictory, why);
+        Ok(())
+    }
+
+    fn add_gap_of(&mut self, OmittedValues { range, values }: OmittedValues, why: &str) {
+        if let Some(range) = range {
+            let reason = format!("{values} values of {} are left out: {why}", self.name);
             self.add_gap(range, reason);
         }
-        Ok(())
     }
 
     /// The pieces before and after a time, the later one first. Their gaps are those of the column:
@@ -304,12 +310,12 @@ impl ColumnRead<'_> {
         total.and_then(Option::as_ref).is_some_and(|total| round_count(total) == 0)
     }
 
-    /// Adds increases between the same scrapes.
+    /// Adds increases between the same scrapes that are cumulative.
     fn add_values(&mut self, range: &Range<i64>, increases: &[Option<Increase>]) -> Result<()> {
         let (mut bounds, mut counts, mut below) = (Vec::new(), Vec::new(), 0_u64);
         let known = self.classic.bounds.iter().zip(increases);
         for (bound, increase) in known.filter_map(|(bound, of)| Some((*bound, of.as_ref()?))) {
-            // The counters of a program may be a few values apart while it adds one.
+            // See `are_cumulative`: a few values less are none.
             let up_to = round_count(increase).max(below);
             counts.push(up_to - below);
             below = up_to;
@@ -387,10 +393,6 @@ fn active_bounds(increases: &[Option<Increase>]) -> Vec<usize> {
 /// Values of the bucket that has most of them: all, if the bucket `+Inf` is known.
 fn count_values(increases: &[Option<Increase>]) -> u64 {
     increases.iter().flatten().map(round_count).max().unwrap_or(0)
-}
-
-fn round_count(increase: &Increase) -> u64 {
-    increase.value.sum.value().round().max(0.0) as u64
 }
 
 fn invalid(error: &dyn std::fmt::Display) -> Error {

@@ -8,6 +8,13 @@ use std::ops::Range;
 
 use store::{NumberAggregate, Row};
 
+/// A bucket may rise by so many values less than a lower one, or by one in `SKEW_SHARE`. A program
+/// reads its counters one after the other while it counts: they differ by the values of that time,
+/// which is far below a hundredth of the time between two scrapes. Where only some buckets show a
+/// restart, they differ by up to all values since the one before it.
+const SKEW_VALUES: u64 = 16;
+const SKEW_SHARE: u64 = 100;
+
 /// Increase of a counter, from the sample before the first one to the last one.
 pub(super) type Increase = Row<NumberAggregate>;
 
@@ -72,9 +79,44 @@ pub(super) fn add(sum: &mut Option<Increase>, row: Increase) {
     }
 }
 
+/// Whether no bucket rose by clearly less than a lower one, which it contains. A counter that is
+/// larger after a restart than before it has not been reset for its reader.
+pub(super) fn are_cumulative(increases: &[Option<Increase>]) -> bool {
+    let mut below = 0_u64;
+    increases.iter().flatten().map(round_count).all(|up_to| {
+        let lacking = below.saturating_sub(up_to);
+        below = below.max(up_to);
+        lacking <= SKEW_VALUES.max(below / SKEW_SHARE)
+    })
+}
+
+pub(super) fn round_count(increase: &Increase) -> u64 {
+    increase.value.sum.value().round().max(0.0) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buckets_a_few_values_apart_are_cumulative_and_a_restart_of_some_is_not() {
+        let check = |increases: &[f64], expected: bool| {
+            let row = |&value: &f64| {
+                let value = NumberAggregate::of_number(value);
+                Some(Increase { start: 0, end: 1, value })
+            };
+            let increases: Vec<_> = [None].into_iter().chain(increases.iter().map(row)).collect();
+            assert_eq!(are_cumulative(&increases), expected, "{increases:?}");
+        };
+        check(&[], true);
+        check(&[60.0, 98.0, 100.0], true);
+        check(&[60.0, 98.0, 82.0], true);
+        check(&[60.0, 98.0, 81.0], false);
+        // Compared with the highest of the lower ones.
+        check(&[60.0, 50.0, 43.0], false);
+        check(&[10_000.0, 9_900.0], true);
+        check(&[10_000.0, 9_899.0, 20_000.0], false);
+    }
 
     /// Increases by start, end and number of samples.
     #[track_caller]

@@ -387,3 +387,24 @@ async fn change_of_bounds_in_an_hour_whose_finer_rows_were_dropped_is_a_gap() {
     let unchanged = server.json(&path(1)).await;
     assert_eq!((&unchanged["count"], &unchanged["gaps"]), (&json!(6_000), &json!([])));
 }
+
+/// A program that is restarted and has counted more than before by the next scrape: its buckets
+/// that are higher do not look restarted, and the slow requests were none.
+#[tokio::test]
+async fn restart_that_only_some_buckets_show_does_not_look_fast() {
+    let server = empty_server();
+    send_scrapes(&server, &OLD, "a", [10, 10]);
+    // 120 requests since the restart, 70 of them slow.
+    let after = [("0.1", 10), ("1", 50), ("+Inf", 120)];
+    send(&server, scrape(&after, "a", (11, 1)));
+    send(&server, scrape(&[("0.1", 70), ("1", 148), ("+Inf", 220)], "a", (12, 1)));
+    let heatmap = server.json(&(path("heatmap", "x_seconds") + "&step=1m")).await;
+    let column = |minute: usize| {
+        let column = &heatmap["columns"][minute - 1];
+        (column["count"].clone(), reasons(&column["gaps"]))
+    };
+    let why = "50 values of x_seconds are left out: some of its buckets rose by more than higher \
+               ones, as after a restart that not all of them show";
+    assert_eq!(column(11), (json!(0), vec![why]));
+    assert_eq!(column(12), (json!(100), vec![]));
+}
