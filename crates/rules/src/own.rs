@@ -25,7 +25,7 @@ mod users_above;
 mod users_key;
 
 pub(crate) use absence::StreamArrivals;
-pub(crate) use clock_step::{ClockStepBack, EvaluationClock};
+pub(crate) use clock_step::{ClockStepBack, ClockSteps, EvaluationClock, EvaluationGap, RowsAhead};
 pub(crate) use evaluation::{OperandState, OwnInputs, StreamElement, StreamFindings, evaluate_own};
 pub(crate) use finding_cache::FindingCache;
 pub(crate) use rule_absence::{

@@ -4,6 +4,8 @@
 //! topdeck alert states 5
 //! group FILE NAME EVALUATED MISSED
 //! clock_step FROM UNTIL REACHED     of the preceding group
+//! clock_gap BEFORE AFTER            of the preceding group
+//! clock_ahead FROM UNTIL            of the preceding group
 //! rule NAME TRANSITIONS             of the preceding group
 //! rows_after TIME                   of the preceding rule
 //! alert STATE VALUE ACTIVE FIRED RESOLVED SENT VALID KEEP UNKNOWN TRANSITION
@@ -34,7 +36,7 @@ use query::LabelSet;
 use crate::alert_acknowledgement::AlertAcknowledgements;
 use crate::alert_table::{Alert, AlertState, AlertTable, CriterionHit};
 use crate::flap_counter::FlapCounter;
-use crate::own::ClockStepBack;
+use crate::own::{ClockStepBack, ClockSteps, EvaluationGap, RowsAhead};
 use crate::rule_file::LabelMap;
 
 const TITLE: &str = "topdeck alert states ";
@@ -42,7 +44,8 @@ const TITLE: &str = "topdeck alert states ";
 pub const SNAPSHOT_VERSION: u32 = 5;
 /// Oldest version that is read: it has no line `criterion`. Up to version 2, there are no lines
 /// `rows_after` and `began`, up to version 3 no lines `unknown_reported`, `mirrored` and
-/// `acknowledged_severity`, and up to version 4 no lines `clock_step` and `mirrored_ended`.
+/// `acknowledged_severity`, and up to version 4 no lines `clock_step`, `clock_gap`, `clock_ahead`
+/// and `mirrored_ended`.
 const OLDEST_VERSION: u32 = 1;
 
 /// State of a group.
@@ -56,7 +59,7 @@ pub struct GroupSnapshot {
     pub last_evaluation_ns: Option<i64>,
     /// Iterations that were due and did not take place.
     pub missed_iterations: u64,
-    pub(crate) step_back: Option<ClockStepBack>,
+    pub(crate) clock_steps: ClockSteps,
     pub(crate) rules: Vec<RuleSnapshot>,
 }
 
@@ -131,8 +134,15 @@ fn write_group(text: &mut String, group: &GroupSnapshot) {
         optional(group.last_evaluation_ns),
         group.missed_iterations
     );
-    if let Some(ClockStepBack { from_ns, until_ns, reached_ns }) = group.step_back {
+    let ClockSteps { back, gap, ahead } = group.clock_steps;
+    if let Some(ClockStepBack { from_ns, until_ns, reached_ns }) = back {
         _ = writeln!(text, "clock_step {from_ns} {until_ns} {reached_ns}");
+    }
+    if let Some(EvaluationGap { before_ns, after_ns }) = gap {
+        _ = writeln!(text, "clock_gap {before_ns} {after_ns}");
+    }
+    if let Some(RowsAhead { from_ns, until_ns }) = ahead {
+        _ = writeln!(text, "clock_ahead {from_ns} {until_ns}");
     }
     for rule in &group.rules {
         _ = writeln!(text, "rule {} {}", escape_word(&rule.name), rule.table.transitions);
@@ -270,15 +280,9 @@ impl SnapshotReader {
                 alert.acknowledged_severity = Some(parse_number(rest)?);
                 Some(())
             }
-            "clock_step" => {
+            "clock_step" | "clock_gap" | "clock_ahead" => {
                 let group = self.groups.last_mut().filter(|group| group.rules.is_empty())?;
-                let [from, until, reached] = split_words(rest)?;
-                group.step_back = Some(ClockStepBack {
-                    from_ns: parse_number(from)?,
-                    until_ns: parse_number(until)?,
-                    reached_ns: parse_number(reached)?,
-                });
-                Some(())
+                read_clock(&mut group.clock_steps, keyword, rest)
             }
             "rows_after" => {
                 let SnapshotItem::Rule = &self.item else { return None };
@@ -313,7 +317,7 @@ impl SnapshotReader {
                     name: unescape_word(name)?,
                     last_evaluation_ns: parse_optional(evaluated)?,
                     missed_iterations: parse_number(missed)?,
-                    step_back: None,
+                    clock_steps: ClockSteps::default(),
                     rules: Vec::new(),
                 });
             }
@@ -367,6 +371,26 @@ impl SnapshotReader {
         };
         is_new.then_some(())
     }
+}
+
+/// Reads a line of the clock of a group.
+fn read_clock(steps: &mut ClockSteps, keyword: &str, rest: &str) -> Option<()> {
+    if keyword == "clock_step" {
+        let [from, until, reached] = split_words(rest)?;
+        steps.back = Some(ClockStepBack {
+            from_ns: parse_number(from)?,
+            until_ns: parse_number(until)?,
+            reached_ns: parse_number(reached)?,
+        });
+        return Some(());
+    }
+    let [first, last] = split_words(rest)?;
+    let (first, last) = (parse_number(first)?, parse_number(last)?);
+    match keyword {
+        "clock_gap" => steps.gap = Some(EvaluationGap { before_ns: first, after_ns: last }),
+        _ => steps.ahead = Some(RowsAhead { from_ns: first, until_ns: last }),
+    }
+    Some(())
 }
 
 fn parse_alert(rest: &str) -> Option<Alert> {

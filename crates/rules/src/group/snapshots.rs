@@ -22,7 +22,7 @@ impl EvaluatedGroup {
             name: self.group.name.clone(),
             last_evaluation_ns: self.last_evaluation_ns.or(self.restored_evaluation_ns),
             missed_iterations: self.missed_iterations,
-            step_back: self.clock.step_back(),
+            clock_steps: self.clock.steps(),
             rules: self.rules.iter().map(rule).collect(),
         }
     }
@@ -34,7 +34,7 @@ impl EvaluatedGroup {
             rule.table.stopped_at_ns = snapshot.last_evaluation_ns;
         }
         self.restored_evaluation_ns = snapshot.last_evaluation_ns;
-        self.clock = EvaluationClock::new(snapshot.last_evaluation_ns, snapshot.step_back);
+        self.clock = EvaluationClock::new(snapshot.last_evaluation_ns, snapshot.clock_steps);
         self.missed_iterations = snapshot.missed_iterations;
         self.adopt(snapshot.rules);
     }

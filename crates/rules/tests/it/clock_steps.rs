@@ -98,3 +98,24 @@ fn a_step_back_that_is_undone_is_over_after_a_window() {
     check(run(&mut node, MINUTE, 200), &["firing"]);
     check(run(&mut node, MINUTE, 1), &["inactive"]);
 }
+
+/// The clock of a machine that starts in another decade, until NTP corrects it.
+#[test]
+fn a_clock_that_was_ahead_for_one_evaluation_is_over_at_once() {
+    const AHEAD: i64 = 3652 * 24 * HOUR;
+    for restarts in [[false, false], [true, false], [false, true], [true, true]] {
+        let mut node = StoredNode::new(RULES);
+        check(run(&mut node, HOUR, 1), &[""]);
+        if restarts[0] {
+            node.restart(RULES);
+        }
+        node.series.pass(AHEAD);
+        node.evaluate();
+        if restarts[1] {
+            node.restart(RULES);
+        }
+        node.series.pass(-AHEAD);
+        check(run(&mut node, MINUTE, 200), &["firing"]);
+        check(run(&mut node, MINUTE, 1), &["inactive"]);
+    }
+}

@@ -130,6 +130,19 @@ fn the_page_documents_the_step_of_a_clock() {
     assert!(text.contains(&format!("\n{line}\nrule Own")), "{text}");
     assert!(PAGE.contains("| `clock_step FROM UNTIL REACHED` |"));
     assert_eq!(decode_snapshots(&text), Ok(snapshots));
+    // Ahead by an hour for one evaluation, then two minutes without one.
+    for time_ns in [60 * MINUTE, -60 * MINUTE, 2 * MINUTE] {
+        node.time_ns += time_ns;
+        node.step();
+    }
+    let snapshots = vec![node.group.snapshot()];
+    let text = encode_snapshots(&snapshots);
+    for line in ["clock_gap", "clock_ahead"] {
+        assert!(text.contains(&format!("\n{line} 1")), "{text}");
+    }
+    assert!(PAGE.contains("| `clock_gap BEFORE AFTER` |"));
+    assert!(PAGE.contains("| `clock_ahead FROM UNTIL` |"));
+    assert_eq!(decode_snapshots(&text), Ok(snapshots));
 }
 
 #[test]
