@@ -50,17 +50,25 @@ pub(crate) fn with_rows(
     handles
 }
 
+/// Label that tells users apart: the one of the settings, or one of sessions that a series has.
+pub(crate) fn label_of_users<'a>(
+    handles: &[SeriesHandle],
+    user_label: Option<&'a str>,
+) -> Option<&'a str> {
+    let has = |label: &str| handles.iter().any(|handle| !handle.labels.get(label).is_empty());
+    match user_label {
+        Some(label) => Some(label).filter(|label| has(label)),
+        None => USER_LABELS.into_iter().find(|label| has(label)),
+    }
+}
+
 impl<'a> UserSeries<'a> {
     /// Series by user; `None` if no label tells users apart.
     pub(crate) fn of(
         handles: &'a [SeriesHandle],
         user_label: Option<&'a str>,
     ) -> Option<UserSeries<'a>> {
-        let has = |label: &str| handles.iter().any(|handle| !handle.labels.get(label).is_empty());
-        let label = match user_label {
-            Some(label) => Some(label).filter(|label| has(label)),
-            None => USER_LABELS.into_iter().find(|label| has(label)),
-        }?;
+        let label = label_of_users(handles, user_label)?;
         let mut users: BTreeMap<&str, Vec<&SeriesHandle>> = BTreeMap::new();
         for handle in handles {
             let user = handle.labels.get(label);

@@ -16,7 +16,7 @@ use super::absence::{FIRST_ROW_AGE_MAX_NS, LEARNING_RANGE_NS, ObservedArrivals};
 use super::forecast::{GaugePoint, interval_ns};
 use super::rule_absence::stream_labels;
 use super::shape_change::BASELINE_WINDOWS;
-use crate::affected_users::{USER_READS_MAX, UserSeries, count_above, with_rows};
+use crate::affected_users::{USER_READS_MAX, UserSeries, count_above, label_of_users, with_rows};
 use crate::evaluator::RuleQueryError;
 use crate::overlay::SourceEvaluator;
 
@@ -199,8 +199,8 @@ impl SelectedStream {
         Ok(source.histograms(&self.histograms(), grid).map_err(query_error)?.values)
     }
 
-    /// Number of users with a value above a limit; of values, if no label tells users apart. `None`
-    /// without values.
+    /// Number of users with a value above a limit; of values, if no series of the stream has a
+    /// label that tells users apart, not even one without rows in the range. `None` without values.
     pub(super) fn users_above(
         &self,
         source: &dyn Source,
@@ -213,10 +213,13 @@ impl SelectedStream {
             let read = source.histograms(series, grid).map_err(query_error)?;
             Ok(count_above(&read.values.into_iter().next().unwrap_or_default(), limit))
         };
-        let histograms = self.histograms().into_iter().cloned().collect();
-        let active = with_rows(source, histograms, &range);
+        let all: Vec<SeriesHandle> = self.histograms().into_iter().cloned().collect();
+        let has_users = label_of_users(&all, label).is_some();
+        let active = with_rows(source, all, &range);
         match UserSeries::of(&active, label) {
             Some(users) => users.count(USER_READS_MAX, &above).map(Some),
+            // These values are of no user.
+            None if has_users => Ok(above(&self.histograms())?.map(|_| Bracket::exact(0.0))),
             None => above(&self.histograms()),
         }
     }

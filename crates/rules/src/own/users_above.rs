@@ -1,7 +1,8 @@
 //! Criterion `users_above`: the number of users, or sessions, with a request above a threshold.
 //!
 //! A label tells users apart: the one of the rule, or one of sessions that the series have. Without
-//! one, the number is that of requests. More users than are counted are an error.
+//! one, the number is that of requests. If only series without rows in the window have it, the
+//! number is 0. More users than are counted are an error.
 
 use std::ops::Range;
 

@@ -154,6 +154,24 @@ fn users_with_a_slow_request_are_counted_each_once() {
     assert!(cause.contains("the stream has no unit"), "{cause}");
 }
 
+#[test]
+fn requests_of_nobody_are_no_users_if_the_stream_has_a_label_of_users() {
+    for keys in ["at_least = 1", "user_label = 'session'\nat_least = 1"] {
+        let mut node = users(keys);
+        node.series.sessions("latency", "x", 0..3, 500.0);
+        assert_eq!(firing(&mut node), ["{zone=\"x\"} 2: 3"]);
+        node.series.pass(10 * MINUTE);
+        // Only probes send.
+        node.series.durations("latency", &[("zone", "x"), ("probe", "a")], &[300.0, 400.0]);
+        assert_eq!(firing(&mut node), [""; 0], "{keys}");
+        // Nothing is known without values.
+        node.series.durations("latency", &[("zone", "x"), ("session", "1")], &[300.0]);
+        assert_eq!(firing(&mut node), ["{zone=\"x\"} 2: 1"]);
+        node.series.pass(10 * MINUTE);
+        assert_eq!(firing(&mut node), ["{zone=\"x\"} 2?: 1"]);
+    }
+}
+
 /// A shop that had more sessions than are counted: they are over.
 #[test]
 fn sessions_that_are_over_are_no_users() {
