@@ -89,6 +89,9 @@ impl SeriesInventory {
                 };
             }
         }
+        if is_set_back {
+            self.quiet_until_s = self.quiet_until_s.min(now_s.saturating_add(RESUME_GRACE_S));
+        }
         if std::mem::take(&mut self.is_resumed) {
             self.quiet_until_s = now_s.saturating_add(RESUME_GRACE_S);
         }
@@ -307,6 +310,30 @@ mod tests {
             inventory.begin_poll(now_s * NS_PER_S);
             assert_eq!(inventory.record(0, None), None);
         }
+    }
+
+    /// The clock is a year ahead at the start of the server, until NTP corrects it.
+    #[test]
+    fn a_clock_that_was_ahead_at_a_restart_does_not_silence_what_vanishes() {
+        let mut inventory = SeriesInventory::default();
+        let mut vanished = Vec::new();
+        let mut poll = |inventory: &mut SeriesInventory, now_s: i64, arrives: bool| {
+            inventory.begin_poll(now_s * NS_PER_S);
+            let found = inventory.record(0, arrives.then_some(now_s * NS_PER_S));
+            vanished.extend(found.map(|_| now_s));
+            inventory.end_poll();
+        };
+        for number in 0..20 {
+            poll(&mut inventory, START_S + number * POLL_S, true);
+        }
+        inventory.is_resumed = true;
+        poll(&mut inventory, START_S + 365 * 86_400, false);
+        for number in 20..60 {
+            poll(&mut inventory, START_S + number * POLL_S, false);
+        }
+        // The first data of all is no news.
+        let grace_s = i64::from(RESUME_GRACE_S);
+        assert_eq!(vanished, [START_S + 20 * POLL_S + grace_s]);
     }
 
     #[test]
