@@ -10,12 +10,15 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use rules::SeriesSetChange;
 
-use crate::received_alerts::{ReceivedAlerts, ReceivedAlertsError, SubmittedAlert};
+use crate::received_alerts::{ReceivedAlert, ReceivedAlerts, ReceivedAlertsError, SubmittedAlert};
 
 /// Name of the alerts.
 const ALERT_NAME: &str = "SeriesChanged";
 /// Label with the id of the change.
 const CHANGE_LABEL: &str = "change";
+
+/// Maximum number of alerts that fire: they share a table with the alerts of other programs.
+pub(crate) const FIRING_MAX: usize = 200;
 
 /// Labels of the severities 1 to 5.
 const SEVERITIES: [&str; 5] = ["critical", "error", "warning", "info", "none"];
@@ -45,15 +48,34 @@ pub(crate) struct SeriesChangeAlerts {
 }
 
 impl SeriesChangeAlerts {
-    /// Raises the alert of a change that counts as open until a time.
+    /// Alerts that fire.
+    fn firing(&self) -> Vec<Arc<ReceivedAlert>> {
+        let mut alerts = self.received.alerts();
+        alerts.retain(|alert| {
+            let name = alert.labels.get("alertname");
+            alert.is_firing && name.is_some_and(|name| name == ALERT_NAME)
+        });
+        alerts
+    }
+
+    /// Time of the earliest change whose alert fires.
+    pub(crate) fn earliest_ns(&self) -> Option<i64> {
+        self.firing().iter().map(|alert| alert.starts_ns).min()
+    }
+
+    /// Raises the alert of a change that counts as open until a time. Returns whether there is one,
+    /// or none is wanted: there may be too many.
     pub(crate) fn raise(
         &self,
         change: &SeriesSetChange,
         severity: &ChangeSeverity,
         open_until_ns: i64,
         now_ns: i64,
-    ) -> Result<(), ReceivedAlertsError> {
-        let Some(severity) = severity.label() else { return Ok(()) };
+    ) -> Result<bool, ReceivedAlertsError> {
+        let Some(severity) = severity.label() else { return Ok(true) };
+        if self.firing().len() >= FIRING_MAX {
+            return Ok(false);
+        }
         let id = change.id();
         let texts = |pairs: [(&str, String); 2]| -> BTreeMap<String, String> {
             pairs.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
@@ -72,7 +94,8 @@ impl SeriesChangeAlerts {
                 generator_url: String::new(),
             },
             now_ns,
-        )
+        )?;
+        Ok(true)
     }
 
     /// Ends the alerts of changes that somebody accepted. `changes` are all that are not too old.
@@ -81,12 +104,7 @@ impl SeriesChangeAlerts {
         changes: &[SeriesSetChange],
         now_ns: i64,
     ) -> Result<(), ReceivedAlertsError> {
-        let firing = self.received.alerts();
-        let firing = firing.iter().filter(|alert| {
-            let name = alert.labels.get("alertname");
-            alert.is_firing && name.is_some_and(|name| name == ALERT_NAME)
-        });
-        let firing: Vec<_> = firing.collect();
+        let firing = self.firing();
         if firing.is_empty() {
             return Ok(());
         }

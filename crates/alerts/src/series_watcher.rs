@@ -16,7 +16,7 @@ use store::{ReadView, SelectedSeries, Store};
 
 use crate::inventory_store::InventoryStore;
 use crate::sample_writer::RULES_PRODUCER;
-use crate::series_change_alerts::{ChangeSeverity, SeriesChangeAlerts};
+use crate::series_change_alerts::{ChangeSeverity, FIRING_MAX, SeriesChangeAlerts};
 
 /// Time between two polls.
 const POLL: Duration = Duration::from_secs(15);
@@ -31,7 +31,7 @@ const GATHERING_POLLS_MAX: u32 = 8;
 const SERIES_MAX: usize = 10_000;
 /// Changes that are stored at a time.
 const CHANGES_MAX: usize = 20;
-/// How long a change counts as open.
+/// How long a change counts as open, and its alert fires.
 const OPEN_NS: i64 = 7 * 86_400 * 1_000_000_000;
 /// Name of the producer of changes.
 const PRODUCER: &str = "changes";
@@ -111,8 +111,8 @@ impl SeriesWatcher {
         let WatcherParts { intake, store, control, file, alerts, log } = parts;
         let dropped = intake.meter().counter(
             "topdeck_series_changes_dropped_total",
-            "Series and changes of series that were not stored, because there were too many or \
-             the store was not available",
+            "Series, changes of series and alerts of changes that were not stored, because there \
+             were too many or the store was not available",
             &[],
         );
         SeriesWatcher {
@@ -261,8 +261,15 @@ impl SeriesWatcher {
         } else if self.unstored_polls >= STORED_POLLS {
             self.store_inventory();
         }
-        let recent = rules::read_changes(&view, now_ns.saturating_sub(OPEN_NS)..i64::MAX)?;
-        let open = recent.iter().filter(|change| change.acceptance.is_none()).count();
+        let open_since_ns = now_ns.saturating_sub(OPEN_NS);
+        // An alert may be of an earlier change: it fires from when that was noticed.
+        let earliest_ns = self.alerts.earliest_ns().unwrap_or(open_since_ns);
+        let since_ns = earliest_ns.min(open_since_ns).saturating_sub(1);
+        let recent = rules::read_changes(&view, since_ns..i64::MAX)?;
+        let is_open = |change: &&SeriesSetChange| {
+            change.acceptance.is_none() && change.time_ns >= open_since_ns
+        };
+        let open = recent.iter().filter(is_open).count();
         self.control.open.store(open as u64, Ordering::Relaxed);
         if let Err(error) = self.alerts.end_accepted(&recent, now_ns) {
             let what = "cannot end the alerts of accepted changes of series";
@@ -332,12 +339,23 @@ impl SeriesWatcher {
                 (self.log)(LogLevel::Error, &format!("cannot store a change of series: {error}"));
                 continue;
             }
-            let open_until_ns = change.time_ns.saturating_add(OPEN_NS);
-            let severity = &self.control.severity;
-            if let Err(error) = self.alerts.raise(change, severity, open_until_ns, now_ns) {
-                let what = "cannot raise the alert of a change of series";
-                (self.log)(LogLevel::Error, &format!("{what}: {error}"));
+            self.raise(change, now_ns);
+        }
+    }
+
+    /// Raises the alert of a change. It is open from now on: the series may have vanished long ago,
+    /// while the server was down.
+    fn raise(&self, change: &SeriesSetChange, now_ns: i64) {
+        let (severity, open_until_ns) = (&self.control.severity, now_ns.saturating_add(OPEN_NS));
+        let what = "cannot raise the alert of a change of series";
+        match self.alerts.raise(change, severity, open_until_ns, now_ns) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.dropped.add(1);
+                let cause = format!("limit of {FIRING_MAX} such alerts reached; accept some");
+                (self.log)(LogLevel::Warn, &format!("{what}: {cause}"));
             }
+            Err(error) => (self.log)(LogLevel::Error, &format!("{what}: {error}")),
         }
     }
 

@@ -338,3 +338,36 @@ fn own_series_are_not_watched() {
     fixture.run(20, &[steady]);
     assert_eq!(fixture.texts(), [""; 0]);
 }
+
+#[test]
+fn alerts_of_changes_are_limited_and_the_rest_is_counted() {
+    let fixture = Fixture::new();
+    for number in 0..FIRING_MAX as i64 + 5 {
+        let change = SeriesSetChange {
+            source: "shop".to_owned(),
+            text: format!("change {number}"),
+            time_ns: START_NS + number,
+            acceptance: None,
+        };
+        fixture.watcher.raise(&change, START_NS + number);
+    }
+    assert_eq!(fixture.alerts().len(), FIRING_MAX);
+    assert_eq!(fixture.watcher.dropped.get(), 5);
+}
+
+/// The server was down for longer than a change counts as open.
+#[test]
+fn a_change_of_long_ago_is_an_alert_from_when_it_is_noticed() {
+    let steady = Series::new("up", SeriesKind::Gauge);
+    let new = Series::new("latency", SeriesKind::Gauge).with_label("region", "eu");
+    let mut fixture = Fixture::new();
+    fixture.run(25, &[balanced(14), vec![steady.clone()]].concat());
+    fixture.watcher.store_inventory();
+    let mut fixture = fixture.restart(8 * 86_400);
+    fixture.run(50, &[new.clone(), steady.clone()]);
+    assert_eq!(fixture.alerts(), [format!("firing info shop: {DROPPED}")]);
+    let change = fixture.changes().remove(0);
+    fixture.accept(&change);
+    fixture.run(1, &[new, steady]);
+    assert_eq!(fixture.alerts(), [format!("resolved info shop: {DROPPED}")]);
+}
