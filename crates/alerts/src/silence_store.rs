@@ -13,7 +13,7 @@ use notify::{Silence, SilenceError, SilenceSet, SilenceState, decode_silences, e
 
 /// Name in the data directory; `docs/formats/silences.md`.
 const FILE_NAME: &str = "silences";
-/// Maximum size of the file.
+/// Maximum size of the file. If it is exceeded, expired silences are dropped first.
 const FILE_BYTES_MAX: usize = 16 << 20;
 /// How long expired silences are kept: the default of Alertmanager.
 const RETENTION_NS: i64 = 120 * 3600 * 1_000_000_000;
@@ -29,6 +29,8 @@ type ChangeFn = Box<dyn Fn(SilenceSet) + Send + Sync>;
 pub(crate) struct SilenceStore {
     disk: Arc<dyn Disk>,
     path: PathBuf,
+    /// [`FILE_BYTES_MAX`]; less in tests.
+    file_bytes_max: usize,
     silences: Mutex<SilenceSet>,
     /// Held while a change is made.
     changing: Mutex<()>,
@@ -88,7 +90,9 @@ impl SilenceStore {
         };
         let (silences, changing) = (Mutex::new(SilenceSet::new(silences)), Mutex::default());
         let on_change = Box::new(on_change);
-        (SilenceStore { disk, path, silences, changing, on_change }, problem)
+        let file_bytes_max = FILE_BYTES_MAX;
+        let store = SilenceStore { disk, path, file_bytes_max, silences, changing, on_change };
+        (store, problem)
     }
 
     /// All silences.
@@ -165,15 +169,21 @@ impl SilenceStore {
         };
         all.retain(|one| one.ends_ns > now_ns.saturating_sub(retention_ns(one)));
         while all.len() > SILENCES_MAX {
-            let expired = all.iter().enumerate().filter(|(_, one)| one.ends_ns <= now_ns);
-            // Budgets depend on those that correct them.
-            let oldest = expired.min_by_key(|(_, one)| (one.corrects_slos(), one.ends_ns));
-            let (at, _) = oldest.ok_or(SilenceStoreError::Count)?;
-            all.remove(at);
+            remove_oldest_expired(&mut all, now_ns).ok_or(SilenceStoreError::Count)?;
         }
-        let text = encode_silences(&all);
-        if text.len() > FILE_BYTES_MAX {
-            return Err(SilenceStoreError::Size);
+        let mut text = encode_silences(&all);
+        while text.len() > self.file_bytes_max {
+            let mut excess = text.len() - self.file_bytes_max;
+            while excess > 0 {
+                let Some(removed) = remove_oldest_expired(&mut all, now_ns) else { break };
+                // With a title, so this is too much: the next turn has the rest.
+                excess = excess.saturating_sub(encode_silences(&[removed]).len());
+            }
+            let shorter = encode_silences(&all);
+            if shorter.len() == text.len() {
+                return Err(SilenceStoreError::Size);
+            }
+            text = shorter;
         }
         replace_file(&*self.disk, &self.path, text.as_bytes())
             .map_err(|error| SilenceStoreError::Write(error.to_string()))?;
@@ -192,6 +202,14 @@ fn read_silences(disk: &dyn Disk, path: &Path) -> Result<Vec<Silence>, String> {
     };
     let text = String::from_utf8(bytes).map_err(|_| failed("the file is not text".to_owned()))?;
     decode_silences(&text).map_err(|error| error.to_string())
+}
+
+/// Removes the expired silence that ended first. Budgets depend on those that correct them, which
+/// are the last ones.
+fn remove_oldest_expired(all: &mut Vec<Silence>, now_ns: i64) -> Option<Silence> {
+    let expired = all.iter().enumerate().filter(|(_, one)| one.ends_ns <= now_ns);
+    let (at, _) = expired.min_by_key(|(_, one)| (one.corrects_slos(), one.ends_ns))?;
+    Some(all.remove(at))
 }
 
 /// Ends a silence; one that has not begun never silences.

@@ -145,3 +145,32 @@ fn ids_are_uuids() {
     assert_eq!(lengths, [8, 4, 4, 4, 12]);
     assert_eq!((&id[14..15], "89ab".contains(&id[19..20])), ("4", true), "{id}");
 }
+
+#[test]
+fn expired_silences_give_way_to_new_ones_in_a_full_file() {
+    let mut stored = StoredSilences::new();
+    stored.store.file_bytes_max = 10_000;
+    let long = |matcher: &str, ends_ns: i64| Silence {
+        comment: "x".repeat(2_000),
+        ..silence(matcher, 0, ends_ns)
+    };
+    let mut correcting = long("a=slo", HOUR);
+    correcting.annotations.insert(notify::SLO_CORRECTION_ANNOTATION.to_owned(), "true".to_owned());
+    let kept = stored.store.set(correcting, 0).unwrap();
+    let _first = stored.store.set(long("a=1", 2 * HOUR), 0).unwrap();
+    let second = stored.store.set(long("a=2", 3 * HOUR), 0).unwrap();
+    let third = stored.store.set(long("a=3", 90 * HOUR), 0).unwrap();
+    // Nothing has expired.
+    let refused = stored.store.set(long("a=4", 90 * HOUR), 0);
+    assert!(matches!(refused, Err(SilenceStoreError::Size)), "{refused:?}");
+    let fourth = stored.store.set(long("a=4", 90 * HOUR), 4 * HOUR).unwrap();
+    assert_eq!(stored.ids(), [kept, second, third.clone(), fourth.clone()]);
+    let fifth = stored.store.set(long("a=5", 90 * HOUR), 4 * HOUR).unwrap();
+    let sixth = stored.store.set(long("a=6", 90 * HOUR), 4 * HOUR).unwrap();
+    let all = [third, fourth, fifth, sixth];
+    assert_eq!(stored.ids(), all);
+    let refused = stored.store.set(long("a=7", 90 * HOUR), 4 * HOUR);
+    assert!(matches!(refused, Err(SilenceStoreError::Size)), "{refused:?}");
+    assert_eq!(stored.reopen(), None);
+    assert_eq!(stored.ids(), all);
+}
