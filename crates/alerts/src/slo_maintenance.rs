@@ -1,13 +1,18 @@
 //! Maintenance windows that are taken out of the budgets of SLOs: those of silences that say so,
 //! and whose matchers match the alerts of the SLO.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use notify::{AlertLabels, Silence, SilenceSet};
 use rules::slo::{Correction, Slo};
 
 /// Maximum number of windows that are taken out of a budget: each is a query or two.
 const WINDOWS_MAX: usize = 1_000;
+/// Ranges of silences after which those that overlap are united, so that few are in memory. In the
+/// longest period, of 400 days, no more are left: each has a minute, and so has each pause.
+const RANGES_MAX: usize = 400_000;
 /// Name of the alerts of SLOs that silences match.
 const ALERT_NAME: &str = "SloBudgetBurn";
 
@@ -25,21 +30,30 @@ impl CorrectedSlo {
         let labels = alert_labels(slo);
         let correcting = silences.silences().iter();
         let correcting = correcting.filter(|one| one.corrects_slos() && one.matches(&labels));
-        let mut windows: Vec<Correction> = correcting
-            .flat_map(|silence| {
-                let reason = reason(silence);
-                let ranges = silence.active_ranges(range).into_iter();
-                ranges.map(move |Range { start, end }| Correction {
-                    start_ns: start,
-                    end_ns: end,
-                    reason: reason.clone(),
-                })
-            })
-            .collect();
-        windows.sort_by(|a, b| (a.start_ns, &a.reason).cmp(&(b.start_ns, &b.reason)));
+        let correcting: Vec<&Silence> = correcting.collect();
+        let mut windows: Vec<Window> = Vec::new();
+        for (silence, found) in correcting.iter().enumerate() {
+            let ranges = found.active_ranges(range).into_iter();
+            windows.extend(ranges.map(|range| Window { range, silence, has_others: false }));
+            if windows.len() > RANGES_MAX {
+                windows = united(windows);
+            }
+        }
+        let mut windows = united(windows);
         let left_out = windows.len().saturating_sub(WINDOWS_MAX);
         let mut slo = slo.clone();
-        slo.corrections.extend(windows.drain(left_out..));
+        // Windows of a silence share their reason.
+        let mut reasons: BTreeMap<(usize, bool), Arc<str>> = BTreeMap::new();
+        for Window { range, silence, has_others } in windows.drain(left_out..) {
+            let reason = reasons
+                .entry((silence, has_others))
+                .or_insert_with(|| reason(correcting[silence], has_others).into());
+            slo.corrections.push(Correction {
+                start_ns: range.start,
+                end_ns: range.end,
+                reason: Arc::clone(reason),
+            });
+        }
         CorrectedSlo { slo, left_out }
     }
 
@@ -62,9 +76,35 @@ fn alert_labels(slo: &Slo) -> AlertLabels {
     labels
 }
 
-fn reason(silence: &Silence) -> String {
+/// Time that is taken out of a budget.
+struct Window {
+    range: Range<i64>,
+    /// Index of the silence that begins it.
+    silence: usize,
+    /// Whether it is one of other silences, too.
+    has_others: bool,
+}
+
+/// Windows by time; those that overlap, or follow each other, are one.
+fn united(mut windows: Vec<Window>) -> Vec<Window> {
+    windows.sort_by_key(|window| (window.range.start, window.silence));
+    let mut all: Vec<Window> = Vec::new();
+    for window in windows {
+        match all.last_mut().filter(|last| window.range.start <= last.range.end) {
+            Some(last) => {
+                last.range.end = last.range.end.max(window.range.end);
+                last.has_others |= window.has_others || window.silence != last.silence;
+            }
+            None => all.push(window),
+        }
+    }
+    all
+}
+
+fn reason(silence: &Silence, has_others: bool) -> String {
     let comment = if silence.comment.is_empty() { &silence.id } else { &silence.comment };
-    format!("maintenance: {comment} ({})", silence.created_by)
+    let others = if has_others { ", and others" } else { "" };
+    format!("maintenance: {comment} ({}){others}", silence.created_by)
 }
 
 #[cfg(test)]
@@ -109,7 +149,7 @@ mod tests {
         let corrected = CorrectedSlo::new(&slo(), &SilenceSet::new(silences), &range);
         assert_eq!(corrected.warning(), None);
         let windows = corrected.slo.corrections.into_iter();
-        windows.map(|it| (it.start_ns / HOUR, it.end_ns / HOUR, it.reason)).collect()
+        windows.map(|it| (it.start_ns / HOUR, it.end_ns / HOUR, it.reason.to_string())).collect()
     }
 
     #[test]
@@ -127,6 +167,33 @@ mod tests {
         let silences = vec![silence("slo=checkout", 10..12, true)];
         assert_eq!(windows(silences.clone(), 11..1000), [move_of(11, 12)]);
         assert_eq!(windows(silences, 12..1000), []);
+    }
+
+    #[test]
+    fn windows_that_overlap_are_one() {
+        let nightly = |start: &str, end: &str| {
+            let mut nightly = silence("slo=checkout", 0..24 * 2_000, true);
+            let times = serde_json::json!({"times": [{"start_time": start, "end_time": end}]});
+            nightly.recurrences.push(Recurrence::from_json(times).expect("an interval"));
+            nightly
+        };
+        let other = Silence { comment: "a copy".to_owned(), ..nightly("04:00", "05:00") };
+        // Too many, if each counted.
+        let silences = vec![
+            nightly("02:00", "03:00"),
+            nightly("02:00", "04:00"),
+            other,
+            silence("slo=checkout", 24 * 900 + 4..24 * 900 + 10, true),
+        ];
+        let found = windows(silences, 0..24 * 900 + 12);
+        assert_eq!(found.len(), 901);
+        let united = |day: i64, end: i64| {
+            let reason = "maintenance: a move (ann), and others".to_owned();
+            (24 * day + 2, 24 * day + end, reason)
+        };
+        assert_eq!((&found[0], &found[900]), (&united(0, 5), &united(900, 10)));
+        let alone = windows(vec![nightly("02:00", "03:00")], 0..24);
+        assert_eq!(alone, [(2, 3, "maintenance: a move (ann)".to_owned())]);
     }
 
     #[test]

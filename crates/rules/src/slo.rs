@@ -21,6 +21,8 @@ mod openslo;
 mod period;
 mod report;
 
+use std::sync::Arc;
+
 use query::promql::{self, ExprKind};
 
 use crate::rule_file::LabelMap;
@@ -125,8 +127,8 @@ pub struct Correction {
     pub start_ns: i64,
     /// End, exclusive.
     pub end_ns: i64,
-    /// Reason.
-    pub reason: String,
+    /// Reason; windows of a maintenance share it.
+    pub reason: Arc<str>,
 }
 
 impl Slo {

@@ -256,7 +256,8 @@ impl SloDraft {
             if start_ns >= end_ns {
                 check.problem("correction", "correction: \"to\" must be after \"from\"");
             }
-            corrections.push(Correction { start_ns, end_ns, reason: draft.reason.clone() });
+            let reason = draft.reason.as_str().into();
+            corrections.push(Correction { start_ns, end_ns, reason });
         }
         corrections
     }

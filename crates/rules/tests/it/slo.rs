@@ -182,7 +182,7 @@ fn bracket_contains_the_number_of_the_raw_values() {
             let cut = cut..cut + draws.below(3 * 86_400) as i64 * SECOND;
             let mut before = before;
             if draw % 2 == 0 && !cut.is_empty() {
-                let reason = "a planned move".to_owned();
+                let reason = "a planned move".into();
                 before.corrections.push(rules::slo::Correction {
                     start_ns: cut.start,
                     end_ns: cut.end,
