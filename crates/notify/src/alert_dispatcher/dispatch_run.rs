@@ -117,8 +117,10 @@ impl<'a> DispatchRun<'a> {
         for id in group.firing.iter().chain(&group.resolved) {
             let Some(alert) = alerts.get_mut(id) else { continue };
             let key = alert.notification.key.clone();
-            let sent =
-                self.catch_panic(DispatchStep::Group, &key, |run| run.send_of_group(alert, group));
+            let is_new = self.begin_escalation(alert, group);
+            let sent = self.catch_panic(DispatchStep::Group, &key, |run| {
+                run.send_of_group(alert, group, is_new)
+            });
             let Some(outcome) = sent.transpose()? else { continue };
             told_ns = told_ns.max(outcome.told_ns);
             is_anybody_on_call &= outcome.is_anybody_on_call;
@@ -130,10 +132,26 @@ impl<'a> DispatchRun<'a> {
         })
     }
 
+    /// Begins the escalation of an alert that its group sends. Returns whether it is new. Nothing
+    /// precedes that can panic: the alert would never be escalated.
+    fn begin_escalation(&self, alert: &mut TrackedAlert, group: &GroupNotification) -> bool {
+        let is_due = alert.notification.needs_attention()
+            && group.reason != GroupReason::RepeatInterval
+            && self.receivers.escalation(&group.receiver).is_some();
+        if !is_due || alert.escalations.contains_key(&group.receiver) {
+            return false;
+        }
+        let progress = EscalationProgress { base_ns: self.now_ns, next: 0 };
+        alert.escalations.insert(group.receiver.clone(), progress);
+        true
+    }
+
+    /// Sends an alert to the receiver of its group; `is_new` is whether its escalation began now.
     fn send_of_group(
         &mut self,
         alert: &mut TrackedAlert,
         group: &GroupNotification,
+        is_new: bool,
     ) -> Result<GroupOutcome> {
         let notification = alert.notification.clone();
         let needs_attention = notification.needs_attention();
@@ -145,11 +163,13 @@ impl<'a> DispatchRun<'a> {
         let mut contacts = self.knowing_contacts(&notification);
         let escalation = self.receivers.escalation(&group.receiver);
         if needs_attention && let Some(policy) = escalation {
-            is_anybody_on_call = self.is_anybody_on_duty(policy);
+            // One of before a restart goes on from its first message.
             let first_ns = self.told_times(&notification).into_iter().min();
-            let base_ns = first_ns.unwrap_or(self.now_ns);
-            let progress = EscalationProgress { base_ns, next: 0 };
-            alert.escalations.entry(group.receiver.clone()).or_insert(progress);
+            let progress = alert.escalations.get_mut(&group.receiver).filter(|_| is_new);
+            if let (Some(progress), Some(first_ns)) = (progress, first_ns) {
+                progress.base_ns = first_ns;
+            }
+            is_anybody_on_call = self.is_anybody_on_duty(policy);
         } else if needs_attention {
             let receiver = &group.receiver;
             let on_call = self.contacts_of(receiver, &notification.key, self.now_ns);
@@ -346,6 +366,7 @@ impl<'a> DispatchRun<'a> {
     }
 
     fn is_anybody_on_duty(&self, policy: &EscalationPolicy) -> bool {
+        self.supervisor.failpoint(format_args!("notify duty {}", policy.name));
         let mut receivers = policy.steps.iter().flat_map(|step| &step.receivers);
         receivers.any(|one| !self.on_duty(one).is_empty())
     }

@@ -93,6 +93,27 @@ async fn a_step_of_an_escalation_that_panics_is_followed_by_the_next_one() {
     notifier.stop();
 }
 
+/// Each panic costs what the group would have done; the escalation is no part of that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_before_the_first_step_does_not_keep_an_alert_from_its_escalation() {
+    for point in ["notify duty team", "notify group a/1"] {
+        let bench = NotifierBench::with_panics(&[(point, 1)]);
+        let receiver = HttpReceiver::start(ok).await;
+        let routes = "[[escalation]]\nname = 'team'\nsteps = [{ after = '0s', receivers = \
+                      ['hook'] }, { after = '5min', receivers = ['second'] }]\n[route]\n\
+                      receiver = 'team'\ngroup_by = ['...']\ngroup_wait = '0s'\n\
+                      group_interval = '1min'\n";
+        let notifier = bench.start(&settings(&receiver, routes));
+        notifier.submit(bench.firing("a", 1)).unwrap();
+        wait_for(&notifier, "the first step", |status| both(status) == (1, 0));
+        bench.advance(301);
+        wait_for(&notifier, "the second step", |status| both(status) == (1, 1));
+        assert_eq!(bench.router_panics(), (1, 0), "{point}");
+        assert_eq!(sorted(&receiver), ["a/1 firing", "a/1 firing"]);
+        notifier.stop();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_state_that_panics_costs_no_state_of_another_alert() {
     let bench = NotifierBench::with_panics(&[("notify state a/2", u32::MAX)]);
