@@ -356,7 +356,8 @@ impl Overview {
 
     /// Counts the users above the thresholds of the rows of a page. `label` gives the label that
     /// the settings name for a row. Stops when `elapsed` exceeds `budget`: rows whose last attempt
-    /// is oldest are first, so that repeated calls reach every row. Returns whether all are counted.
+    /// is oldest are first, so that repeated calls reach every row. Returns whether it has counted
+    /// all.
     pub fn count_users(
         &mut self,
         view: &ReadView,
