@@ -74,30 +74,35 @@ pub(crate) fn page_json(epoch: i64, deliveries: &[SiteDelivery], changes: &SiteC
     ])
 }
 
-fn clearance_json(one: &SiteClearance) -> Json {
-    let AlertPlace { file, group, fingerprint } = &one.place;
-    Object(vec![
+fn place_fields(place: &AlertPlace) -> Vec<(&'static str, Json)> {
+    let AlertPlace { file, group, fingerprint } = place;
+    vec![
         ("file", Text(file.clone())),
         ("group", Text(group.clone())),
         ("fingerprint", Text(fingerprint.clone())),
+    ]
+}
+
+fn clearance_json(one: &SiteClearance) -> Json {
+    let mut fields = place_fields(&one.place);
+    fields.extend([
         ("at_ns", Integer(one.at_ns.into())),
         ("by", Text(one.by.clone())),
         ("note", Text(one.note.clone())),
-    ])
+    ]);
+    Object(fields)
 }
 
 fn acknowledgement_json(one: &SiteAcknowledgement) -> Json {
-    let AlertPlace { file, group, fingerprint } = &one.place;
-    Object(vec![
-        ("file", Text(file.clone())),
-        ("group", Text(group.clone())),
-        ("fingerprint", Text(fingerprint.clone())),
+    let mut fields = place_fields(&one.place);
+    fields.extend([
         ("at_ns", Integer(one.at_ns.into())),
         ("until_ns", Integer(one.until_ns.into())),
         ("by", Text(one.by.clone())),
         ("note", Text(one.note.clone())),
         ("severity", one.severity.map_or(Null, |severity| integer(severity.into()))),
-    ])
+    ]);
+    Object(fields)
 }
 
 fn delivery_json(delivery: &SiteDelivery) -> Json {

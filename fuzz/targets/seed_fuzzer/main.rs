@@ -24,12 +24,13 @@ use self::input_change::InputChanger;
 use self::input_pool::InputPool;
 use self::random_draws::RandomDraws;
 
-const USAGE: &str = "usage: TOPDECK_FUZZ_TARGET=TARGET seed_fuzzer BYTES_MAX FILE [SEEDS SECONDS DRAWS]
+const USAGE: &str =
+    "usage: TOPDECK_FUZZ_TARGET=TARGET seed_fuzzer BYTES_MAX FILE [SEEDS SECONDS DRAWS]
 
 Checks the input in FILE once; or writes inputs to FILE and checks them for SECONDS, made from the
-files of the directory SEEDS, as the number DRAWS decides. A check that holds more than BYTES_MAX of memory at once fails. The
-target `list` prints all targets. After a failure, FILE contains the failed input, preceded by its
-length in 8 bytes.";
+files of the directory SEEDS, as the number DRAWS decides. A check that holds more than BYTES_MAX of
+memory at once fails. The target `list` prints all targets. After a failure, FILE contains the
+failed input, preceded by its length in 8 bytes.";
 
 /// One input must not take longer.
 const INPUT_DURATION_MAX: Duration = Duration::from_secs(10);
