@@ -49,11 +49,15 @@ pub(super) enum CommandEffect {
     RepliesOn,
     RepliesOff,
     SkipReply,
-    /// MULTI, EXEC or DISCARD, RESET.
+    /// MULTI, EXEC or DISCARD.
     StartTransaction,
     EndTransaction,
     /// HELLO with version 3: replies and pushed messages differ in their mark.
     Version3,
+    /// HELLO with version 2.
+    Version2,
+    /// RESET: as a new connection, with version 2 and without subscriptions.
+    Reset,
     /// A stream follows the reply (MONITOR).
     StreamAfterReply,
     /// A stream follows (PSYNC).
@@ -107,8 +111,10 @@ fn command_effect(verb: &str, arguments: &CapturedArguments) -> CommandEffect {
         "CLIENT REPLY" if arguments.is(2, "SKIP") => CommandEffect::SkipReply,
         "CLIENT REPLY" => CommandEffect::RepliesOn,
         "MULTI" => CommandEffect::StartTransaction,
-        "EXEC" | "DISCARD" | "RESET" => CommandEffect::EndTransaction,
+        "EXEC" | "DISCARD" => CommandEffect::EndTransaction,
+        "RESET" => CommandEffect::Reset,
         "HELLO" if arguments.argument(1) == b"3" => CommandEffect::Version3,
+        "HELLO" if arguments.argument(1) == b"2" => CommandEffect::Version2,
         "MONITOR" => CommandEffect::StreamAfterReply,
         "PSYNC" | "SYNC" => CommandEffect::Stream,
         _ => CommandEffect::None,

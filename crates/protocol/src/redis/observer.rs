@@ -114,7 +114,7 @@ impl RedisObserver {
             CommandEffect::SkipReply => mode.skips_next = !mode.is_off,
             CommandEffect::StartTransaction => mode.is_transaction = true,
             CommandEffect::EndTransaction => mode.is_transaction = false,
-            CommandEffect::Version3 => mode.is_version_3 = true,
+            CommandEffect::Reset => (mode.is_transaction, mode.is_off) = (false, false),
             CommandEffect::Subscription(_) => mode.is_subscribed = true,
             CommandEffect::Unsubscription => {
                 mode.unsubscriptions = mode.unsubscriptions.saturating_add(1);
@@ -146,9 +146,17 @@ impl RedisObserver {
             return self.session.lockstep.lose_by_response();
         }
         match self.requests.finish(reply, end, sink) {
-            Some(CommandEffect::StreamAfterReply) if !reply.is_error => {
+            Some(_) if reply.is_error => {}
+            Some(CommandEffect::StreamAfterReply) => {
                 self.requests.clear(NotMeasuredReason::NoResponse, sink);
                 self.session.content = ConnectionContent::Unmeasurable;
+            }
+            // The replies before this one have the other version.
+            Some(CommandEffect::Version3) => self.mode.is_version_3 = true,
+            Some(CommandEffect::Version2) => self.mode.is_version_3 = false,
+            Some(CommandEffect::Reset) => {
+                self.mode.is_version_3 = false;
+                self.mode.is_subscribed = self.requests.has_subscription();
             }
             Some(_) => {}
             None => self.session.lockstep.lose_by_response(),

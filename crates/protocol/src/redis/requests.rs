@@ -53,6 +53,11 @@ impl RedisRequests {
         self.queue.front_mut()
     }
 
+    /// Whether a subscription is in flight.
+    pub(super) fn has_subscription(&self) -> bool {
+        self.queue.iter().any(|request| request.confirmations > 0)
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.beyond == 0
     }

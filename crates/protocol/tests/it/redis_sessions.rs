@@ -32,6 +32,7 @@ pub(crate) fn sessions() -> Vec<(&'static str, Session)> {
         ("pub/sub 2", channels_2()),
         ("pub/sub 3", channels_3()),
         ("no replies", no_replies()),
+        ("reset", reset()),
     ]
 }
 
@@ -219,6 +220,48 @@ fn pushed_messages_are_no_replies() {
         5-5 6-6 GET ok, 20/7 B
         7-7 8-8 LRANGE ok, 38/35 B, rows 3
     "#]]);
+}
+
+fn reset() -> Session {
+    redis()
+        .client(command("HELLO 3"))
+        .server("%1\r\n+proto\r\n:3\r\n")
+        .client([command("RESET"), command("PSUBSCRIBE p*")].concat())
+        .server("+RESET\r\n*3\r\n$10\r\npsubscribe\r\n$2\r\np*\r\n:1\r\n")
+        .client(command("PING"))
+        .server("*2\r\n$4\r\npong\r\n$0\r\n\r\n")
+        .client(command("RESET"))
+        .server("+RESET\r\n")
+        .client(command("LRANGE l 0 -1"))
+        .server(array("message a hello"))
+}
+
+#[test]
+fn a_reset_connection_has_version_2_and_no_subscriptions() {
+    reset().check(expect![[r#"
+        1-1 2-2 HELLO ok, 22/16 B, rows 1
+        3-3 4-4 RESET ok, 15/8 B
+        3-3 4-4 PSUBSCRIBE ok, 29/33 B
+        5-5 6-6 PING ok, 14/20 B, rows 2
+        7-7 8-8 RESET ok, 15/8 B
+        9-9 10-10 LRANGE ok, 38/35 B, rows 3
+    "#]]);
+}
+
+#[test]
+fn version_2_can_be_chosen_again() {
+    redis()
+        .client(command("HELLO 3"))
+        .server("%1\r\n+proto\r\n:3\r\n")
+        .client(command("HELLO 2"))
+        .server("*2\r\n$5\r\nproto\r\n:2\r\n")
+        .client(command("SUBSCRIBE a"))
+        .server("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n")
+        .check(expect![[r#"
+            1-1 2-2 HELLO ok, 22/16 B, rows 1
+            3-3 4-4 HELLO ok, 22/19 B, rows 2
+            5-5 6-6 SUBSCRIBE ok, 26/30 B
+        "#]]);
 }
 
 fn no_replies() -> Session {
