@@ -9,6 +9,7 @@ mod fuzz_inputs;
 mod fuzz_regressions;
 mod invariants;
 mod live_capture;
+mod recordings;
 mod scenarios;
 mod tls_library;
 mod tls_sessions;
