@@ -31,6 +31,7 @@ mod suite;
 mod system;
 mod test_report;
 mod test_seed;
+mod wire;
 mod workspace;
 
 use std::process::ExitCode;

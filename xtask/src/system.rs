@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use crate::ci_part::{CiPart, OutputMode, run_all};
-use crate::{aarch64, alertmanager, clients, conformance, extensions, hostile, page, suite};
+use crate::{aarch64, alertmanager, clients, conformance, extensions, hostile, page, suite, wire};
 
 /// Test topdeck against real peers: all parts, or the named ones
 #[derive(clap::Args)]
@@ -23,7 +23,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     run_all("cargo xtask system", PARTS.iter().filter(is_named), OutputMode::Everything)
 }
 
-const PARTS: [CiPart; 8] = [
+const PARTS: [CiPart; 9] = [
     CiPart {
         name: "scripts",
         description: "test scripts of Prometheus",
@@ -64,6 +64,13 @@ const PARTS: [CiPart; 8] = [
         description: "hostile clients next to an innocent one: memory, counts and liveness",
         is_alone: true,
         run: hostile::run,
+        ..CiPart::DEFAULT
+    },
+    CiPart {
+        name: "wire",
+        description: "real servers and their clients, observed by `topdeck wire`",
+        is_alone: true,
+        run: wire::run,
         ..CiPart::DEFAULT
     },
     CiPart {

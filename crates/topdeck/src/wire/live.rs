@@ -17,6 +17,9 @@ use crate::output::{print_message, print_stdout};
 const WAIT: Duration = Duration::from_millis(100);
 /// The same with probes at TLS libraries, whose events do not end the wait.
 const WAIT_TLS: Duration = Duration::from_millis(20);
+/// Time after which the ring has passed on all that was captured before a stop: three times the
+/// delay of the ring.
+const DRAIN_WAIT: Duration = Duration::from_millis(60);
 /// Clears the screen and puts the cursor at its start.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
@@ -68,8 +71,7 @@ pub(crate) fn capture(
             print_stdout(format!("{CLEAR}{table}{drops}").as_bytes())?;
         }
     }
-    // What the kernel has passed on by now.
-    while ring.read(Duration::ZERO, &mut |packet| tracker.read(packet)).unwrap_or(false) {}
+    drain(&mut ring, blocks, tracker);
     let tls = probes.map(|mut probes| {
         probes.read(&mut |event| tracker.read_tls(event));
         let (files, left_out) = (probes.files().to_vec(), probes.left_out().clone());
@@ -86,4 +88,19 @@ pub(crate) fn capture(
         tls,
     };
     Ok((summary, failure))
+}
+
+/// Reads what was captured before the stop: the kernel passes a block on when it is full or after a
+/// delay. Under load, packets after the stop follow without an end: `blocks` are all that the ring
+/// has.
+fn drain(ring: &mut PacketRing, blocks: usize, tracker: &mut ConnectionTracker) {
+    let end = Instant::now() + DRAIN_WAIT;
+    let mut blocks_left = blocks;
+    while blocks_left > 0 {
+        let left = end.saturating_duration_since(Instant::now());
+        let has_block = ring.read(left, &mut |packet| tracker.read(packet)).unwrap_or(false);
+        if left.is_zero() {
+            blocks_left = if has_block { blocks_left - 1 } else { 0 };
+        }
+    }
 }
