@@ -2,7 +2,8 @@
 //!
 //! `testdata/wire/postgres.pcap`: a session of psql with PostgreSQL 15 on the loopback interface:
 //! `create table`, `insert`, two equal selects, three statements in one message, `select 1/0`,
-//! `copy to stdout`.
+//! `copy to stdout`. `testdata/wire/record.py` has recorded the others: sessions with nginx 1.22,
+//! MariaDB 10.11, Redis 7.0, Kafka 4.1 and Cassandra 5.0.
 
 use std::fs;
 
@@ -31,6 +32,36 @@ fn pcap() -> Vec<u8> {
 fn statements_of_a_postgres_session() {
     let run = wire(&["--read", POSTGRES, "--service", "shop=6543/postgres"]);
     expect_file!["../../../../testdata/cli/wire.out"].assert_eq(&run.all());
+}
+
+#[test]
+fn operations_of_an_http_session() {
+    let run = wire(&["--read", "testdata/wire/http.pcap", "--service", "33992/http"]);
+    expect_file!["../../../../testdata/cli/wire-http.out"].assert_eq(&run.all());
+}
+
+#[test]
+fn statements_of_a_mysql_session() {
+    let run = wire(&["--read", "testdata/wire/mysql.pcap", "--service", "33990/mysql"]);
+    expect_file!["../../../../testdata/cli/wire-mysql.out"].assert_eq(&run.all());
+}
+
+#[test]
+fn commands_of_a_redis_session() {
+    let run = wire(&["--read", "testdata/wire/redis.pcap", "--service", "33991/redis"]);
+    expect_file!["../../../../testdata/cli/wire-redis.out"].assert_eq(&run.all());
+}
+
+#[test]
+fn requests_of_a_kafka_session() {
+    let run = wire(&["--read", "testdata/wire/kafka.pcap", "--service", "33982/kafka"]);
+    expect_file!["../../../../testdata/cli/wire-kafka.out"].assert_eq(&run.all());
+}
+
+#[test]
+fn statements_of_a_cassandra_session() {
+    let run = wire(&["--read", "testdata/wire/cassandra.pcap", "--service", "33984/cassandra"]);
+    expect_file!["../../../../testdata/cli/wire-cassandra.out"].assert_eq(&run.all());
 }
 
 #[test]

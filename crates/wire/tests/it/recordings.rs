@@ -11,8 +11,10 @@ use wire::{
 use crate::conversation::{counts, settings};
 
 /// Files, and the service in each of them.
-const RECORDINGS: [(&str, &str); 4] = [
+const RECORDINGS: [(&str, &str); 6] = [
+    ("cassandra.pcap", "33984/cassandra"),
     ("http.pcap", "33992/http"),
+    ("kafka.pcap", "33982/kafka"),
     ("mysql.pcap", "33990/mysql"),
     ("postgres.pcap", "6543/postgres"),
     ("redis.pcap", "33991/redis"),
