@@ -56,7 +56,7 @@ test("a series without a unit is left out, and joins the others after a rename",
   const plan = page.getByRole("group", { name: "Rename series" });
   await plan.getByLabel("Unit").fill("ns");
   await plan.getByRole("button", { name: "Show what would change" }).click();
-  await expect.poll(() => plan.innerText()).toContain("This renames 1 row of 1 series");
+  await expect.poll(() => plan.innerText()).toContain("This renames 1 sample of 1 series");
   expect(await paid(), "nothing changed yet").toBe(3);
   await plan.getByRole("button", { name: "Rename 1 series" }).click();
   await expect.poll(paid, { timeout: 20_000 }).toBe(4);
@@ -84,9 +84,9 @@ test("a retired series is no longer current and keeps its values until it is del
   // Its marker is a series of numbers with the same name.
   await page.getByRole("button", { name: "Delete …" }).click();
   const deletion = page.getByRole("group", { name: "Delete series" });
-  await expect.poll(() => deletion.innerText()).toMatch(/This deletes \d+ rows? of 2 series/);
+  await expect.poll(() => deletion.innerText()).toMatch(/This deletes \d+ samples? of 2 series/);
   await page.getByRole("button", { name: "Delete 2 series" }).click();
-  await expect.poll(() => page.locator(".manage").innerText()).toContain("rows of 2 series.");
+  await expect.poll(() => page.locator(".manage").innerText()).toContain("samples of 2 series.");
   // The rejection of the second attempt is in the console, and the answer for a deleted metric.
   expect(visitor.errors.filter((one) => !/status of 40[04]/.test(one))).toEqual([]);
 });

@@ -77,7 +77,7 @@ test("a Graphite line that is refused is shown with the reason and its sender", 
   expect(text).toContain('expected path value timestamp, found "carts.open=12"');
 });
 
-test("a source that fell silent is red and comes first", async () => {
+test("a source that stopped sending is red and comes first", async () => {
   interface StatusJson {
     now_ns: number;
     sources: { name: string; state: string; last_ns: number; interval_ns: number | null }[];
@@ -88,12 +88,12 @@ test("a source that fell silent is red and comes first", async () => {
     const json = (await response.json()) as StatusJson;
     const sender = json.sources.find((one) => one.name.startsWith("record"))!;
     const last = json.now_ns - 2 * 3_600e9;
-    Object.assign(sender, { state: "silent", last_ns: last, interval_ns: 10e9 });
+    Object.assign(sender, { state: "absent", last_ns: last, interval_ns: 10e9 });
     await route.fulfill({ response, json });
   });
   await visitor.open("sources", {});
   const first = page.getByTestId("senders").locator("tbody tr").first();
-  await expect.poll(() => first.innerText(), { timeout: 20_000 }).toMatch(/^silent[^]*2 h ago/);
+  await expect.poll(() => first.innerText(), { timeout: 20_000 }).toMatch(/^absent[^]*2 h ago/);
   const [background, red] = await visitor.backgrounds(first, "--alert-2");
   expect(background).toBe(red);
   await page.unroute("**/v1/status*");

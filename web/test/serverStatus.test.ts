@@ -90,10 +90,10 @@ test("what rejects data comes before what is missing, each with an action", () =
         {
           id: "07",
           name: "otlp shop",
-          state: "silent",
+          state: "absent",
           last_ns: NOW - 2 * MINUTE,
           interval_ns: 10e9,
-          silent_after_ns: 50e9,
+          absent_after_ns: 50e9,
         },
       ],
     }),
@@ -101,7 +101,7 @@ test("what rejects data comes before what is missing, each with an action", () =
   expect(problems.map((one) => one.what)).toEqual([
     "New data is rejected: no space left on the disk.",
     "Scrape node has been down for 5 min.",
-    "Source otlp shop has been silent for 2 min.",
+    "Source otlp shop has sent nothing for 2 min.",
   ]);
   expect(problems[1]!.action).toBe("Reason: connection refused.");
   expect(problems[2]!.action).toBe(

@@ -47,7 +47,7 @@ test("targets that are down come first", () => {
   expect(sortTargets(all).map((one) => one.name)).toEqual(["c", "d", "a", "b"]);
 });
 
-test("an action of a user is no sender that could fall silent", () => {
+test("an action of a user is no sender that could be absent", () => {
   const names = ["demo", "rename", "retire", "annotations", "import lat.csv", "host"];
   expect(names.filter(isSender)).toEqual(["demo", "import lat.csv", "host"]);
 });

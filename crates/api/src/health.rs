@@ -68,7 +68,7 @@ async fn report(context: &Context) -> HealthReport {
 }
 
 /// The report: a summary line, and a line for each damaged location, each quarantined input, and
-/// for silent sources. These do not make the check fail: a restart would not remove them.
+/// for absent sources. These do not make the check fail: a restart would not remove them.
 fn check_health(intake: &Intake) -> Result<String, String> {
     let stat = intake.write_target().journal().stat().map_err(|error| error.to_string())?;
     if stat.is_failed {
@@ -82,10 +82,10 @@ fn check_health(intake: &Intake) -> Result<String, String> {
     }
     let mut message = damage_report::health_message(supervisor);
     // Not by name: the check requires no token.
-    let silent = intake.sources().iter().filter(|of| of.state == SourceState::Silent).count();
-    if silent > 0 {
-        let are = if silent == 1 { "source is" } else { "sources are" };
-        message += &format!("{silent} {are} silent; see sources in /v1/status\n");
+    let absent = intake.sources().iter().filter(|of| of.state == SourceState::Absent).count();
+    if absent > 0 {
+        let are = if absent == 1 { "source is" } else { "sources are" };
+        message += &format!("{absent} {are} absent; see sources in /v1/status\n");
     }
     Ok(message)
 }

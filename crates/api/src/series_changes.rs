@@ -67,21 +67,21 @@ const fn change_route(
 pub(crate) const ROUTES: &[ApiRoute] = &[
     change_route(
         "/v1/series/delete",
-        "Deletes rows of series, at every resolution; a dry run by default.",
+        "Deletes samples of series, at every resolution; a dry run by default.",
         DELETE,
         || routing::post(delete),
-        "affected series, and deleted rows; durable",
+        "affected series, and deleted samples; durable",
     ),
     change_route(
         "/v1/series/rename",
         "Renames series or changes their unit, without conversion of values; a dry run by default.",
         RENAME,
         || routing::post(rename),
-        "affected series, and renamed rows; durable",
+        "affected series, and renamed samples; durable",
     ),
     change_route(
         "/v1/series/retire",
-        "Ends series now with a staleness marker; their rows stay; a dry run by default.",
+        "Ends series now with a staleness marker; their samples stay; a dry run by default.",
         RETIRE,
         || routing::post(retire),
         "affected series, and stored markers; durable",
@@ -163,7 +163,7 @@ impl SeriesChange {
         ])
     }
 
-    /// Fields of a dry run: the number of base rows that would change.
+    /// Fields of a dry run: the number of base samples that would change.
     fn row_fields(&self, view: &ReadView) -> Result<[(&'static str, Json); 2], ApiError> {
         let count = view.count_rows(&self.found, &self.range, RowCount::COUNTED_MAX)?;
         let is_lower_bound = Bool(count.is_lower_bound);
@@ -311,9 +311,9 @@ fn rename_notes(view: &ReadView, renames: &[(SeriesEntryRef, Series)]) -> Vec<St
         let unit =
             if first.unit().is_empty() { String::new() } else { format!(" in {}", first.unit()) };
         notes.push(match existing.len() {
-            1 => format!("{first}{unit} exists: the rows are added to its rows"),
+            1 => format!("{first}{unit} exists: the samples are added to its own"),
             n => format!(
-                "{n} series of the new name exist, such as {first}{unit}: the rows are added to \
+                "{n} series of the new name exist, such as {first}{unit}: the samples are added to \
                  theirs"
             ),
         });
@@ -321,7 +321,7 @@ fn rename_notes(view: &ReadView, renames: &[(SeriesEntryRef, Series)]) -> Vec<St
     notes
 }
 
-/// Rejects a rename that would lose rows, or mix them with others.
+/// Rejects a rename that would lose samples, or mix them with others.
 fn check_target(view: &ReadView, old: &SeriesEntryRef, new: &Series) -> Result<(), ApiError> {
     let refuse = |why: String| {
         let (old, new) = (&old.series, new);
@@ -332,7 +332,9 @@ fn check_target(view: &ReadView, old: &SeriesEntryRef, new: &Series) -> Result<(
     let mut times = BTreeSet::new();
     view.samples(old, range.clone(), &mut |sample| _ = times.insert(sample.end))?;
     if times.first().is_none_or(|&first| first > extent.start.saturating_add(store::DAY)) {
-        return refuse("its older rows exist only as rollups, which cannot be renamed".to_owned());
+        return refuse(
+            "its older samples exist only as rollups, which cannot be renamed".to_owned(),
+        );
     }
     let Some(target) = view.select_id(&new.id()) else { return Ok(()) };
     let (mut equal, mut all) = (0u64, 0u64);
@@ -341,7 +343,9 @@ fn check_target(view: &ReadView, old: &SeriesEntryRef, new: &Series) -> Result<(
         equal += u64::from(times.contains(&sample.end));
     })?;
     if equal > 0 {
-        return refuse(format!("it has {equal} rows of the same times; delete those of one first"));
+        return refuse(format!(
+            "it has {equal} samples of the same times; delete those of one first"
+        ));
     }
     if all > 0 && new.kind().is_cumulative() {
         return refuse("the cumulative samples of both would alternate".to_owned());

@@ -101,7 +101,7 @@ fn sources_json(sources: &[intake::SourceActivity]) -> Json {
             ("state", Text(source.state.name().to_owned())),
             ("last_ns", Integer(source.last.into())),
             ("interval_ns", time(source.interval.map(|(interval, _)| interval))),
-            ("silent_after_ns", time(source.interval.map(|(_, silence)| silence))),
+            ("absent_after_ns", time(source.interval.map(|(_, limit)| limit))),
         ])
     };
     List(sources.iter().map(source).collect())

@@ -36,7 +36,7 @@ const STREAM: &[Parameter] = &[SELECTOR.many()];
 
 pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(
     "/v1/stream",
-    "Live stream of new points: events row, gap and lagged.",
+    "Live stream of samples: events sample, gap, lagged and error.",
     STREAM,
     || routing::get(stream),
 )

@@ -53,7 +53,7 @@ impl HostCollector {
             ),
             rejected: meter.counter(
                 "topdeck_host_rejected_scrapes_total",
-                "host scrapes with at least one rejected row",
+                "host scrapes with at least one rejected sample",
                 &[],
             ),
             intake,

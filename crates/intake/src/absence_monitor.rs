@@ -1,10 +1,10 @@
-//! Silence: sources that sent regularly, and no longer send.
+//! Absence: sources that sent regularly, and no longer send.
 //!
 //! The monitor learns how often a source sends: the median of its last [`INTERVALS`] intervals
 //! between batches. A source without a batch for `factor` times that, and at least `min`, is
-//! silent. Before it has as many intervals, nothing is said of it: a program that sends a few
+//! absent. Before it has as many intervals, nothing is said of it: a program that sends a few
 //! batches and ends is no failure. Batches that follow within [`BURST`] are one arrival, because
-//! a sender splits what it has collected. A source that is silent for `retire_after`, or whose
+//! a sender splits what it has collected. A source that is absent for `retire_after`, or whose
 //! job was removed, is forgotten.
 //!
 //! Arrivals are kept in memory: after a start, a source is learned anew.
@@ -26,16 +26,16 @@ const SOURCES_MAX: usize = 4_096;
 /// The check runs every second. After a longer pause, of a suspended host, no source is to blame.
 const PAUSE: i64 = 20_000_000_000;
 
-/// When a source is silent.
+/// When a source is absent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AbsenceSettings {
-    /// Whether silent sources are reported.
+    /// Whether absent sources are reported.
     pub is_enabled: bool,
     /// Shortest absence that is reported; default: 30 s.
     pub min: Duration,
     /// Number of usual intervals without a batch; default: 5.
     pub factor: u32,
-    /// Silence after which a source is forgotten; default: a day.
+    /// Absence after which a source is forgotten; default: a day.
     pub retire_after: Duration,
 }
 
@@ -56,7 +56,7 @@ pub enum SourceState {
     /// It sends as usual.
     Sending,
     /// It sent regularly, and no longer sends.
-    Silent,
+    Absent,
     /// Too few intervals are known.
     Unknown,
 }
@@ -66,7 +66,7 @@ impl SourceState {
     pub fn name(self) -> &'static str {
         match self {
             SourceState::Sending => "sending",
-            SourceState::Silent => "silent",
+            SourceState::Absent => "absent",
             SourceState::Unknown => "unknown",
         }
     }
@@ -107,7 +107,7 @@ struct ArrivalHistory {
     counted: i64,
     intervals: VecDeque<i64>,
     /// Time of the last batch before the absence that was reported.
-    silent_since: Option<i64>,
+    absent_since: Option<i64>,
 }
 
 impl ArrivalHistory {
@@ -162,9 +162,9 @@ impl AbsenceMonitor {
         match state.sources.get_mut(&id) {
             Some(history) => history.add(now, nanoseconds(self.settings.min)),
             None if many < SOURCES_MAX => {
-                let (last, counted, silent_since) = (now, now, None);
+                let (last, counted, absent_since) = (now, now, None);
                 let history =
-                    ArrivalHistory { last, counted, intervals: VecDeque::new(), silent_since };
+                    ArrivalHistory { last, counted, intervals: VecDeque::new(), absent_since };
                 state.sources.insert(id, history);
             }
             None => {}
@@ -183,7 +183,7 @@ impl AbsenceMonitor {
         self.lock().sources.remove(&id);
     }
 
-    /// A log line for each source that fell silent, sends again, or is retired since the last
+    /// A log line for each source that became absent, sends again, or is retired since the last
     /// check.
     pub(crate) fn check(
         &self,
@@ -203,7 +203,7 @@ impl AbsenceMonitor {
         state.sources.retain(|id, history| {
             let absence = now.saturating_sub(history.last);
             if absence > retire_after {
-                if history.silent_since.is_some() {
+                if history.absent_since.is_some() {
                     let line = format!(
                         "source {} is retired after {} of absence",
                         name_of(*id),
@@ -214,11 +214,11 @@ impl AbsenceMonitor {
                 return false;
             }
             let Some((interval, limit)) = history.interval(settings) else { return true };
-            match (absence > limit, history.silent_since) {
+            match (absence > limit, history.absent_since) {
                 (true, None) => {
-                    history.silent_since = Some(history.last);
+                    history.absent_since = Some(history.last);
                     let line = format!(
-                        "source {} is silent: no batch for {}, usually one every {}; check that \
+                        "source {} is absent: no batch for {}, usually one every {}; check that \
                          it runs and reaches this server",
                         name_of(*id),
                         duration_text(absence),
@@ -227,7 +227,7 @@ impl AbsenceMonitor {
                     lines.push((LogLevel::Warn, line));
                 }
                 (false, Some(since)) => {
-                    history.silent_since = None;
+                    history.absent_since = None;
                     let after = duration_text(history.last.saturating_sub(since));
                     let line = format!("source {} sends again after {after}", name_of(*id));
                     lines.push((LogLevel::Info, line));
@@ -247,7 +247,7 @@ impl AbsenceMonitor {
             let absence = now.saturating_sub(history.last);
             let state = match interval {
                 None => SourceState::Unknown,
-                Some((_, limit)) if absence > limit => SourceState::Silent,
+                Some((_, limit)) if absence > limit => SourceState::Absent,
                 Some(_) => SourceState::Sending,
             };
             SourceActivity { id: *id, name: name_of(*id), state, last: history.last, interval }
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_falls_silent_is_reported_once_and_its_return_too() {
+    fn a_source_that_stops_is_reported_once_and_its_return_too() {
         let mut watch = Watch::new(AbsenceSettings::default());
         watch.send(21, 10);
         assert_eq!(watch.state(), SourceState::Sending);
@@ -325,13 +325,13 @@ mod tests {
         watch.wait(40);
         assert_eq!((watch.state(), watch.lines.len()), (SourceState::Sending, 0));
         watch.wait(100);
-        assert_eq!(watch.state(), SourceState::Silent);
+        assert_eq!(watch.state(), SourceState::Absent);
         watch.send(1, 1);
         assert_eq!(watch.state(), SourceState::Sending);
         assert_eq!(
             watch.lines,
             [
-                "251 warn source p1 is silent: no batch for 51 s, usually one every 10 s; check \
+                "251 warn source p1 is absent: no batch for 51 s, usually one every 10 s; check \
                  that it runs and reaches this server",
                 "351 info source p1 sends again after 2 min 30 s",
             ]
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_source_is_silent_after_half_a_minute_and_a_slow_one_after_five_intervals() {
+    fn a_fast_source_is_absent_after_half_a_minute_and_a_slow_one_after_five_intervals() {
         for (every, expected) in [(1, 30), (5, 30), (60, 300)] {
             let mut watch = Watch::new(AbsenceSettings::default());
             watch.send(21, every);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_sends_a_few_batches_and_ends_is_not_silent() {
+    fn a_program_that_sends_a_few_batches_and_ends_is_not_absent() {
         let mut watch = Watch::new(AbsenceSettings::default());
         watch.send(20, 10);
         watch.wait(1_000);
@@ -382,11 +382,11 @@ mod tests {
         }
         assert_eq!(watch.state(), SourceState::Sending);
         watch.wait(40);
-        assert_eq!(watch.state(), SourceState::Silent);
+        assert_eq!(watch.state(), SourceState::Absent);
     }
 
     #[test]
-    fn a_removed_source_is_not_silent_and_one_that_is_silent_for_a_day_is_retired() {
+    fn a_removed_source_is_not_absent_and_one_that_is_absent_for_a_day_is_retired() {
         let mut watch = Watch::new(AbsenceSettings::default());
         watch.send(21, 10);
         watch.monitor.retire(1);

@@ -69,7 +69,7 @@ fn log_space(shared: &IntakeState) {
     }
 }
 
-/// Logs sources that fell silent or send again.
+/// Logs sources that became absent or send again.
 fn log_silence(shared: &IntakeState) {
     let now = (shared.settings.clock)();
     for (level, line) in shared.absence.check(now, &|id| shared.ledger_reader.producer_name(id)) {

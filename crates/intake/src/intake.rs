@@ -372,7 +372,7 @@ impl Intake {
         self.shared.ledger_reader.known_name(id)
     }
 
-    /// Forgets a source that was removed on purpose: it is not silent.
+    /// Forgets a source that was removed on purpose: it is not absent.
     pub fn retire_source(&self, producer: &Producer) {
         self.shared.absence.retire(producer.id());
     }

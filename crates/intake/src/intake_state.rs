@@ -134,7 +134,7 @@ impl IntakeState {
         let id = u64::from_le_bytes(*hash.0.first_chunk().expect("BUG: a hash has 16 bytes"));
         let producer = Producer::new(name, id);
         if name == SELF_PRODUCER {
-            // This process writes it in the thread that would notice its silence.
+            // This process writes it in the thread that would notice its absence.
             producer.disable_absence_monitor();
         }
         self.ledger_reader.set_name(id, name);

@@ -26,7 +26,7 @@ pub struct Settings {
     /// Whether self counters and histograms are also in shared memory, for `topdeck top` and other
     /// readers; default: `false`. For a process with one intake.
     pub publish: bool,
-    /// When a source is silent.
+    /// When a source is absent.
     pub absence: AbsenceSettings,
     /// Clock.
     pub clock: WallClock,

@@ -72,8 +72,8 @@ impl IntervalWriter {
                 "Intervals of [wire] deferred to the next one under backpressure",
             ),
             rejected: counter(
-                "topdeck_wire_rejected_rows_total",
-                "Rows of [wire] that are invalid and were dropped",
+                "topdeck_wire_rejected_samples_total",
+                "Samples of [wire] that are invalid and were dropped",
             ),
             intake: Arc::clone(intake),
         }

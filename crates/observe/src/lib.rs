@@ -5,8 +5,8 @@
 //! capabilities before the first one. At each boundary of the intake's interval it appends the
 //! distributions of the interval, per service and statement, and counters of what was measured and
 //! what was not. Operations belong to the interval in which the last packet of their response was
-//! captured, by the time of the packet. A distribution that the journal does not accept is part of
-//! the next row; nothing is lost at a stop.
+//! captured, by the time of the packet. A distribution that the journal does not accept is
+//! merged into the next sample; nothing is lost at a stop.
 //!
 //! Statements with series of their own are bounded ([`series_slots`]); all others are one
 //! series. docs/wire.md lists all metrics; a test compares it with the code.

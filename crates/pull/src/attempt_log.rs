@@ -79,7 +79,7 @@ impl AttemptLog {
         }
     }
 
-    /// The job was removed: its source is not silent.
+    /// The job was removed: its source is not absent.
     pub(crate) fn retire(&self) {
         self.intake.retire_source(&self.producer);
     }

@@ -1,4 +1,4 @@
-//! A deletion of rows as text.
+//! A deletion of samples as text.
 
 use std::ops::Range;
 
@@ -6,14 +6,14 @@ use render::text::plural;
 use render::time::precise_time_text;
 use store::{DeletionResult, RowCount};
 
-/// Rows that were deleted, or would be.
+/// Samples that were deleted, or would be.
 #[derive(Clone, Debug)]
 pub struct Deletion {
     /// Number of matching series.
     pub series: u64,
     /// One of them; only for a dry run.
     pub example: String,
-    /// Range of the ends of the rows, in nanoseconds since the Unix epoch.
+    /// Range of the ends of the samples, in nanoseconds since the Unix epoch.
     pub range: Range<i64>,
     /// What was deleted, or would be.
     pub outcome: DeletionOutcome,
@@ -22,9 +22,9 @@ pub struct Deletion {
 /// What was deleted, or what a dry run counted.
 #[derive(Clone, Copy, Debug)]
 pub enum DeletionOutcome {
-    /// Base rows that `--yes` deletes.
+    /// Base samples that `--yes` deletes.
     DryRun(RowCount),
-    /// Deleted rows.
+    /// Deleted samples.
     Deleted(DeletionResult),
 }
 
@@ -40,35 +40,36 @@ impl Deletion {
     }
 }
 
-/// What was deleted, one line per kind of rows; for a dry run, what `--yes` would delete.
+/// What was deleted, one line per kind of samples; for a dry run, what `--yes` would delete.
 pub fn deletion_text(deletion: &Deletion) -> String {
-    let (about, rows) = (deletion.subject(), |n| plural(n, "row", "rows"));
+    let (about, samples) = (deletion.subject(), |n| plural(n, "sample", "samples"));
     let deleted = match &deletion.outcome {
         DeletionOutcome::Deleted(deleted) => deleted,
         DeletionOutcome::DryRun(count) => {
             let mark = if deletion.series > 1 { ", such as" } else { ":" };
-            let (count, example) = (row_count_text(*count), &deletion.example);
+            let (count, example) = (sample_count_text(*count), &deletion.example);
             return format!("would delete {count} of {about}{mark} {example}; --yes deletes\n");
         }
     };
-    let mut text = format!("deleted {} of {about}\n", rows(deleted.rows));
+    let mut text = format!("deleted {} of {about}\n", samples(deleted.rows));
     if deleted.rollup_rows > 0 {
         text.push_str(&format!(
-            "deleted {} of rollups whose base rows had expired\n",
-            rows(deleted.rollup_rows)
+            "deleted {} of rollups whose base samples had expired\n",
+            samples(deleted.rollup_rows)
         ));
     }
     if deleted.retained_rows > 0 {
         text.push_str(&format!(
-            "{} of rollups kept: they extend beyond the range, and their base rows have expired\n",
-            rows(deleted.retained_rows)
+            "{} of rollups kept: they extend beyond the range, and their base samples have \
+             expired\n",
+            samples(deleted.retained_rows)
         ));
     }
     text
 }
 
-/// `1 row`, `at least 1,000,000 rows`.
-pub fn row_count_text(count: RowCount) -> String {
-    let rows = plural(count.rows, "row", "rows");
-    if count.is_lower_bound { format!("at least {rows}") } else { rows }
+/// `1 sample`, `at least 1,000,000 samples`.
+pub fn sample_count_text(count: RowCount) -> String {
+    let samples = plural(count.rows, "sample", "samples");
+    if count.is_lower_bound { format!("at least {samples}") } else { samples }
 }

@@ -30,7 +30,7 @@ pub use breakdown::breakdown_text;
 pub use cardinality::cardinality_text;
 pub use comparison::{comparison_body, comparison_text};
 pub use csv::{CsvTable, csv_text, document_csv};
-pub use deletion::{Deletion, DeletionOutcome, deletion_text, row_count_text};
+pub use deletion::{Deletion, DeletionOutcome, deletion_text, sample_count_text};
 pub use error::DrawError;
 pub use gap::gap_text;
 pub use overview::overview_text;

@@ -32,8 +32,8 @@ pub fn retention_text(keep: &[RetentionRule]) -> String {
     let mut text = format!("Retention:\n{}", format_table(&rows, [false]));
     if !forever.is_empty() {
         text.push_str(&format!(
-            "The first rule that matches a row's resolution and series applies; rows without a \
-             rule are kept forever ({}).\n",
+            "The first rule that matches a sample's resolution and series applies; samples \
+             without a rule are kept forever ({}).\n",
             forever.join(", ")
         ));
     }

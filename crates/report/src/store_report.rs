@@ -24,7 +24,7 @@ const LISTED_MAX: usize = 10;
 pub struct StoreReport {
     /// Parts, head, journal, gaps and retention.
     pub stat: StoreStat,
-    /// Time range of the rows.
+    /// Time range of the samples.
     pub time_range: Option<Range<i64>>,
     /// Batches in the journal that are not in a part yet.
     pub backlog: u64,
@@ -60,7 +60,7 @@ pub fn store_text(dir: &Path, report: &StoreReport) -> String {
         Some(range) => {
             format!("{} to {}", precise_time_text(range.start), precise_time_text(range.end))
         }
-        None => "no rows".to_owned(),
+        None => "no samples".to_owned(),
     };
     let total: u64 = stat.parts.iter().map(|part| part.bytes).sum();
     let lines = [
@@ -77,7 +77,7 @@ pub fn store_text(dir: &Path, report: &StoreReport) -> String {
             "head",
             format!(
                 "{} in {} of memory",
-                plural(stat.head_rows, "row", "rows"),
+                plural(stat.head_rows, "sample", "samples"),
                 format_bytes(stat.head_bytes)
             ),
         ),
@@ -111,7 +111,8 @@ pub fn store_text(dir: &Path, report: &StoreReport) -> String {
 }
 
 fn parts_table(stat: &StoreStat) -> String {
-    let head = ["resolution", "parts", "chunks", "rows", "size", "bytes/row"].map(str::to_owned);
+    let head = ["resolution", "parts", "chunks", "samples", "size", "bytes/sample"];
+    let head = head.map(str::to_owned);
     let rows = resolution_totals(&stat.parts).into_iter().map(|sum| {
         [
             sum.resolution.name().to_owned(),

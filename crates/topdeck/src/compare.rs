@@ -38,7 +38,7 @@ pub(crate) struct Options {
     #[arg(value_name = "DIR|SELECTOR", num_args = 1..=3, required = true)]
     arguments: Vec<String>,
 
-    /// Start: 2026-11-09, 2026-11-09T12:30:00Z, -2h [default: first row]
+    /// Start: 2026-11-09, 2026-11-09T12:30:00Z, -2h [default: first sample]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     from: Option<TimeExpr>,
 
@@ -164,7 +164,7 @@ pub(crate) fn resolve_range(
 ) -> Result<Range<i64>> {
     let now = journal::wall_clock()();
     let Some(extent) = summary.rows.clone() else {
-        bail!("{source}: no rows of {selector}");
+        bail!("{source}: no samples of {selector}");
     };
     let start = from.map_or(extent.start, |from| from.to_unix_ns(now));
     let end = to.map_or(extent.end, |to| to.to_unix_ns(now));

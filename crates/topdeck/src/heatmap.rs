@@ -43,7 +43,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     arguments: StoreArguments<ParsedSelector>,
 
-    /// Start: 2026-11-09, 2026-11-09T12:30:00Z, -2h [default: first row]
+    /// Start: 2026-11-09, 2026-11-09T12:30:00Z, -2h [default: first sample]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     from: Option<TimeExpr>,
 
@@ -293,7 +293,7 @@ fn resolve_range(
 ) -> Result<Range<i64>> {
     let missing = summary.gaps.as_ref();
     let Some(extent) = summary.histogram_rows.as_ref().or(missing) else {
-        bail!("{source}: no rows of {}", options.arguments.value.text);
+        bail!("{source}: no samples of {}", options.arguments.value.text);
     };
     let now = journal::wall_clock()();
     let from = options.from.map_or(extent.start, |from| from.to_unix_ns(now));
@@ -305,10 +305,10 @@ fn resolve_range(
     }
     // A row belongs to the nanosecond before its end.
     if options.from.is_some() && extent.end <= from && missing.is_none() {
-        bail!("no rows after {}; rows exist from {}", precise_time_text(from), there());
+        bail!("no samples after {}; samples exist from {}", precise_time_text(from), there());
     }
     if options.to.is_some() && to <= extent.start && missing.is_none() {
-        bail!("no rows before {}; rows exist from {}", precise_time_text(to), there());
+        bail!("no samples before {}; samples exist from {}", precise_time_text(to), there());
     }
     Ok(from..to.max(from.saturating_add(1)))
 }

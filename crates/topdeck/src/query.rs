@@ -231,7 +231,7 @@ fn report_empty_result(options: &Options, source: &AnswerSource) -> Result<()> {
             }
             false => "",
         };
-        print_message(format_args!("rows exist from {first} to {last}{hint}"));
+        print_message(format_args!("samples exist from {first} to {last}{hint}"));
     }
     Ok(())
 }
@@ -304,7 +304,7 @@ fn resolve_range(options: &Options, source: &AnswerSource) -> Result<(i64, i64, 
         None => extent.context(missing)?.start,
     };
     if start > end {
-        bail!("--from is after --to (default: the last row)");
+        bail!("--from is after --to (default: the last sample)");
     }
     let step = options.step.unwrap_or_else(|| {
         let most = if options.plot { STEPS_PLOT } else { STEPS_MAX };

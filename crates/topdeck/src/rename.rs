@@ -14,9 +14,10 @@ use crate::store::parse_selector;
 
 /// Rename series of a server, or change their unit
 ///
-/// Copies all rows durably under the new name, then deletes the old ones. Values are not converted:
-/// --unit corrects a wrong unit. Without --yes it only prints what would change. Series whose older
-/// rows exist only as rollups cannot be renamed, nor can rows onto rows of the same times.
+/// Copies all samples durably under the new name, then deletes the old ones. Values are not
+/// converted: --unit corrects a wrong unit. Without --yes it only prints what would change. Series
+/// whose older samples exist only as rollups cannot be renamed, nor can samples onto samples of the
+/// same times.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -67,18 +68,18 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let series = plural(answer_count(&answer, "series"), "series", "series");
     let mut text = match options.yes {
         true => {
-            let rows = plural(answer_count(&answer, "rows"), "row", "rows");
-            format!("renamed {series}, {rows}\n")
+            let samples = plural(answer_count(&answer, "rows"), "sample", "samples");
+            format!("renamed {series}, {samples}\n")
         }
         false => {
             let (old, new) = (&answer["examples"][0], &answer["renamed"][0]);
             let example = format!("{} to {}", series_text(old), series_text(new));
             let mark = if answer_count(&answer, "series") > 1 { ", such as" } else { ":" };
-            let rows = report::row_count_text(RowCount {
+            let samples = report::sample_count_text(RowCount {
                 rows: answer_count(&answer, "rows"),
                 is_lower_bound: answer["rows_is_lower_bound"] == true,
             });
-            format!("would rename {series}, {rows}{mark} {example}; --yes renames\n")
+            format!("would rename {series}, {samples}{mark} {example}; --yes renames\n")
         }
     };
     let notes = answer["notes"].as_array().into_iter().flatten();

@@ -132,15 +132,15 @@ pub(crate) struct StoreSettings {
     pub(crate) max_metric_series: Option<u64>,
     /// Maximum number of values of a label and producer.
     pub(crate) max_label_values: Option<u64>,
-    /// Maximum memory of rows before a flush: `128MiB`.
+    /// Maximum memory of samples before a flush: `128MiB`.
     pub(crate) max_head_size: Option<Size>,
 }
 
-/// `[absence]`: when a source that sent regularly is reported as silent.
+/// `[absence]`: when a source that sent regularly is reported as absent.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AbsenceTable {
-    /// Whether silent sources are reported: `true`.
+    /// Whether absent sources are reported: `true`.
     pub(crate) enabled: Option<bool>,
     /// Shortest absence that is reported: `30s`.
     pub(crate) min_duration: Option<DurationSetting>,

@@ -51,7 +51,7 @@ Examples:
   topdeck import /var/lib/topdeck week.hlog              import files
   topdeck heatmap /var/lib/topdeck 'latency{host=\"a\"}'   draw a heatmap
   topdeck store stat /var/lib/topdeck                    show its state
-  topdeck store retention /var/lib/topdeck 'base 30d'    drop base rows after 30 days, keep rollups
+  topdeck store retention /var/lib/topdeck 'base 30d'    drop base samples after 30 days, keep rollups
 
 Exit status:
   0  success
@@ -240,7 +240,7 @@ pub(crate) fn left_out_text(unitless: &UnitlessSeries) -> String {
     format!("{n} without a unit left out, such as {}", unitless.example)
 }
 
-/// `1 row`, `2,000 rows`.
-pub(crate) fn row_count_text(n: u64) -> String {
-    plural(n, "row", "rows")
+/// `1 sample`, `2,000 samples`.
+pub(crate) fn sample_count_text(n: u64) -> String {
+    plural(n, "sample", "samples")
 }

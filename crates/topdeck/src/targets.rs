@@ -21,7 +21,7 @@ use crate::server_client::{RequestParameters, ServerClient};
 /// One line per target: whether its latest attempt succeeded, the share of successes and the
 /// longest attempt of the last hour, and the reason of the latest failure. A target that has
 /// reported nothing for five minutes is unknown. One line per source that sends by itself: it is
-/// silent after five of its usual intervals without a batch, and at least 30 s ([absence] of the
+/// absent after five of its usual intervals without a batch, and at least 30 s ([absence] of the
 /// settings).
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
@@ -47,9 +47,9 @@ Exit status:
   0  all targets are up, and all sources send
   1  the server was not reached
   2  usage error
-  3  a target is down or unknown, or a source is silent";
+  3  a target is down or unknown, or a source is absent";
 
-/// Exit status if a target is not up or a source is silent.
+/// Exit status if a target is not up or a source is absent.
 const NOT_UP: u8 = 3;
 
 /// Names of the series of a kind of job.
@@ -95,7 +95,7 @@ struct ListedTarget {
     /// Share of successful attempts of the last hour; `None` for a source.
     success_share: Option<f64>,
     longest: String,
-    /// Latest failure of the last hour, or how long a source is silent.
+    /// Latest failure of the last hour, or how long a source is absent.
     failure: String,
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if targets.is_empty() && !options.json && !options.csv {
         let sent = match young.is_empty() {
             true => "nothing has sent yet".to_owned(),
-            false => format!("{} sent too little to tell when silent", young.join(", ")),
+            false => format!("{} sent too little to tell when absent", young.join(", ")),
         };
         bail!(
             "{}: no target has reported within an hour, and {sent}; add [[scrape]] or [[check]] to \
@@ -171,7 +171,7 @@ fn listed_sources(status: &Value) -> (Vec<ListedTarget>, Vec<String>) {
             .any(|kind| name.strip_prefix(kind.name).is_some_and(|rest| rest.starts_with(' ')));
         let state = match source["state"].as_str() {
             Some("sending") => "sending",
-            Some("silent") => "silent",
+            Some("absent") => "absent",
             _ => {
                 if !is_target {
                     young.push(escape_control(name));
@@ -180,8 +180,8 @@ fn listed_sources(status: &Value) -> (Vec<ListedTarget>, Vec<String>) {
             }
         };
         let duration = |ns: &Value| duration_text(ns.as_i64().unwrap_or(0));
-        let silence = now.saturating_sub(source["last_ns"].as_i64().unwrap_or(now));
-        let silence = duration_text(silence - silence.rem_euclid(1_000_000_000));
+        let absence = now.saturating_sub(source["last_ns"].as_i64().unwrap_or(now));
+        let absence = duration_text(absence - absence.rem_euclid(1_000_000_000));
         let interval = duration(&source["interval_ns"]);
         (!is_target).then(|| ListedTarget {
             kind: "source",
@@ -191,7 +191,7 @@ fn listed_sources(status: &Value) -> (Vec<ListedTarget>, Vec<String>) {
             success_share: None,
             longest: String::new(),
             failure: match state {
-                "silent" => format!("no batch for {silence}, usually one every {interval}"),
+                "absent" => format!("no batch for {absence}, usually one every {interval}"),
                 _ => String::new(),
             },
         })
@@ -289,24 +289,24 @@ fn targets_json(targets: &[ListedTarget]) -> Json {
 mod tests {
     use super::*;
 
-    /// A sender was silent for hours, and nothing in a terminal said so.
+    /// A sender sent nothing for hours, and nothing in a terminal said so.
     #[test]
-    fn silent_source_is_listed_with_its_silence() {
+    fn absent_source_is_listed_with_its_last_batch() {
         let second = 1_000_000_000_i64;
-        let source = |name: &str, state: &str, silence: i64| {
+        let source = |name: &str, state: &str, absence: i64| {
             serde_json::json!({
                 "name": name, "state": state, "interval_ns": 10 * second,
-                "last_ns": (5_000 - silence) * second,
+                "last_ns": (5_000 - absence) * second,
             })
         };
         let status = serde_json::json!({
             "now_ns": 5_000 * second,
             "sources": [
                 source("otlp shop", "sending", 4),
-                source("statsd", "silent", 3_725),
+                source("statsd", "absent", 3_725),
                 source("record", "unknown", 9),
                 // A target has a line of its own.
-                source("scrape app", "silent", 60),
+                source("scrape app", "absent", 60),
             ],
         });
         let (sources, young) = listed_sources(&status);
@@ -314,11 +314,11 @@ mod tests {
         expect_test::expect![[r#"
               state    kind    target     latest failure
               sending  source  otlp shop
-              silent   source  statsd     no batch for 1 h 2 min 5 s, usually one every 10 s
+              absent   source  statsd     no batch for 1 h 2 min 5 s, usually one every 10 s
         "#]]
         .assert_eq(targets_text(&sources).replace("\n  ", "\n").trim_start_matches("  "));
         assert_eq!(sources.iter().map(|one| one.is_ok).collect::<Vec<_>>(), [true, false]);
         let csv = report::document_csv(CsvTable::Targets, &targets_json(&sources));
-        assert!(csv.lines().nth(2).is_some_and(|row| row.starts_with("silent,source,statsd,")));
+        assert!(csv.lines().nth(2).is_some_and(|row| row.starts_with("absent,source,statsd,")));
     }
 }

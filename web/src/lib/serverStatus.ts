@@ -234,15 +234,15 @@ function sourceProblems(status: StatusJson): Problem[] {
   const isDown = (ns: number | null) =>
     ns === null ? "is down" : `has been down for ${since(ns)}`;
   const down = (status.targets ?? []).filter((one) => one.state === "down");
-  const silent = (status.sources ?? []).filter((one) => one.state === "silent");
+  const absent = (status.sources ?? []).filter((one) => one.state === "absent");
   const failing = (status.remotes ?? []).filter((one) => one.last_error !== null);
   return [
     ...down.map(({ kind, name, since_ns, last_error }) => ({
       what: `${capitalise(kind)} ${name} ${isDown(since_ns)}.`,
       action: last_error ? `Reason: ${last_error.reason}.` : "See Sources.",
     })),
-    ...silent.map(({ name, last_ns, interval_ns }) => ({
-      what: `Source ${name} has been silent for ${since(last_ns)}.`,
+    ...absent.map(({ name, last_ns, interval_ns }) => ({
+      what: `Source ${name} has sent nothing for ${since(last_ns)}.`,
       action:
         (interval_ns === null
           ? ""

@@ -39,11 +39,11 @@ export interface SourceJson {
   id: string;
   name: string;
   /** `unknown`: too few batches to know how often it sends. */
-  state: "sending" | "silent" | "unknown";
+  state: "sending" | "absent" | "unknown";
   last_ns: number;
-  /** Usual interval, and the silence that is reported. */
+  /** Usual interval, and the absence that is reported. */
   interval_ns: number | null;
-  silent_after_ns: number | null;
+  absent_after_ns: number | null;
 }
 
 /** Counts of senders over time: the audit has totals, an operator wants rates. */

@@ -55,7 +55,7 @@ fn source_json(source: &SourceActivity) -> Json {
         ("health", text_json(source.state.name())),
         ("lastBatch", rfc3339(source.last)),
         ("interval", source.interval.map_or(Null, |(ns, _)| seconds_json(ns))),
-        ("silentAfter", source.interval.map_or(Null, |(_, ns)| seconds_json(ns))),
+        ("absentAfter", source.interval.map_or(Null, |(_, ns)| seconds_json(ns))),
     ])
 }
 
@@ -154,7 +154,7 @@ mod tests {
         server.context.queries.set_sections(vec![section]);
         let (_, text) = server.get("/api/v1/targets?state=active&scrapePool=node").await;
         expect![[r#"
-            {"status":"success","data":{"activeTargets":[{"discoveredLabels":{"__address__":"web-1:9100","__metrics_path__":"/metrics","__scheme__":"http","job":"node"},"labels":{"job":"node"},"scrapePool":"node","scrapeUrl":"http://web-1:9100/metrics","globalUrl":"http://web-1:9100/metrics","lastError":"HTTP 500","lastScrape":"2020-09-13T12:26:40Z","lastScrapeDuration":0.0025,"health":"down","scrapeInterval":"15s","scrapeTimeout":"2.5s"}],"droppedTargets":[],"droppedTargetCounts":{},"sources":[{"name":"server","health":"unknown","lastBatch":"2020-09-13T13:30:00Z","interval":null,"silentAfter":null}]}}"#]]
+            {"status":"success","data":{"activeTargets":[{"discoveredLabels":{"__address__":"web-1:9100","__metrics_path__":"/metrics","__scheme__":"http","job":"node"},"labels":{"job":"node"},"scrapePool":"node","scrapeUrl":"http://web-1:9100/metrics","globalUrl":"http://web-1:9100/metrics","lastError":"HTTP 500","lastScrape":"2020-09-13T12:26:40Z","lastScrapeDuration":0.0025,"health":"down","scrapeInterval":"15s","scrapeTimeout":"2.5s"}],"droppedTargets":[],"droppedTargetCounts":{},"sources":[{"name":"server","health":"unknown","lastBatch":"2020-09-13T13:30:00Z","interval":null,"absentAfter":null}]}}"#]]
         .assert_eq(&text.to_string());
         let names = |answer: serde_json::Value| {
             let targets = answer["data"]["activeTargets"].as_array().unwrap().clone();

@@ -39,7 +39,7 @@ async fn audit_has_no_discrepancy() {
 
 /// A sender stopped, and only a page that was open all the time noticed.
 #[tokio::test]
-async fn silent_source_is_in_the_status_the_targets_and_the_health() {
+async fn absent_source_is_in_the_status_the_targets_and_the_health() {
     let now = Arc::new(AtomicI64::new(NOW));
     let clock = Arc::clone(&now);
     let clock: journal::WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
@@ -58,14 +58,14 @@ async fn silent_source_is_in_the_status_the_targets_and_the_health() {
     now.fetch_add(60 * store::SECOND, Ordering::Relaxed);
     let source = server.json("/v1/status").await["sources"][0].clone();
     assert_eq!(
-        (&source["state"], &source["silent_after_ns"]),
-        (&"silent".into(), &(50 * store::SECOND).into())
+        (&source["state"], &source["absent_after_ns"]),
+        (&"absent".into(), &(50 * store::SECOND).into())
     );
     let targets = server.json("/api/v1/targets").await;
     let source = &targets["data"]["sources"][0];
-    assert_eq!((&source["health"], &source["silentAfter"]), (&"silent".into(), &"50s".into()));
+    assert_eq!((&source["health"], &source["absentAfter"]), (&"absent".into(), &"50s".into()));
     let (status, text) = server.get("/health").await;
-    let expected = "topdeck is healthy\n1 source is silent; see sources in /v1/status\n";
+    let expected = "topdeck is healthy\n1 source is absent; see sources in /v1/status\n";
     assert_eq!((status, &text[..]), (StatusCode::OK, expected));
     intake.retire_source(&intake.producer("server"));
     assert_eq!(server.json("/v1/status").await["sources"], serde_json::json!([]));

@@ -1,5 +1,6 @@
 //! The intake through its public interface.
 
+mod absence;
 mod backpressure;
 mod basics;
 mod damage;
@@ -10,4 +11,3 @@ mod layout;
 mod ledger;
 mod limits;
 mod panics;
-mod silence;

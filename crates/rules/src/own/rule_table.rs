@@ -319,7 +319,7 @@ impl RuleTable {
         let has_criterion = criteria.iter().any(Criterion::is_absence);
         if let Some(written) = self.absence.as_ref().filter(|it| it.get_ref().is_on()) {
             if !is_selector {
-                return problem(written, "absence needs select: a query has no rows");
+                return problem(written, "absence needs select: a query has no samples");
             }
             if has_criterion {
                 return problem(written, "found both absence and a criterion absent; remove one");
@@ -388,7 +388,7 @@ fn forecast_measure(
 ) -> TableResult<(Measure, String)> {
     let ForecastTable { within, chance } = written.get_ref();
     let Some(window_ns) = selector_window else {
-        return problem(written, "this criterion needs select: a query has no rows");
+        return problem(written, "this criterion needs select: a query has no samples");
     };
     if window_ns < FORECAST_WINDOW_MIN_NS {
         return problem(written, "forecast: the window is shorter than 1h; set window = \"7d\"");
@@ -555,7 +555,7 @@ impl CriterionTable {
             found.push((Measure::OldestInFlight(least), words, written.span()));
         }
         if !is_selector && let Some((_, _, span)) = found.first() {
-            let message = "this criterion needs select: a query has no rows".to_owned();
+            let message = "this criterion needs select: a query has no samples".to_owned();
             return Err(TableProblem { byte: span.start, message });
         }
         if let [_, (_, _, second), ..] = &found[..] {

@@ -16,7 +16,7 @@ pub(super) fn users_measure<V>(
     has_selector: bool,
 ) -> TableResult<(Measure, String)> {
     if !has_selector {
-        return problem(written, "this criterion needs select: a query has no rows");
+        return problem(written, "this criterion needs select: a query has no samples");
     }
     let kind = |parts: &ComparisonParts| parts.0.kind != ComparisonKind::Equals;
     let Some((comparison, _, words)) = comparison.filter(kind) else {

@@ -131,7 +131,7 @@ fn problems_of_absence() {
     );
     check(
         &with("absence = true").replace("select", "promql"),
-        &["4:11: error: absence needs select: a query has no rows"],
+        &["4:11: error: absence needs select: a query has no samples"],
     );
     let of_file = parse(&format!("absence = {{ severity = 0 }}\n{GOOD}"));
     let problems: Vec<String> = of_file.problems.iter().map(RuleProblem::to_string).collect();
@@ -172,7 +172,7 @@ fn problems_of_forecasts() {
     check(
         "name = \"Bad\"\npromql = \"x\"\n[[rule.criteria]]\nseverity = 1\n\
          forecast = { within = \"3d\" }\nabove = 1",
-        &["6:12: error: this criterion needs select: a query has no rows"],
+        &["6:12: error: this criterion needs select: a query has no samples"],
     );
 }
 

@@ -9,7 +9,7 @@ use store::{SnapshotInfo, Store};
 
 use crate::journal::parse;
 use crate::output::print_stdout;
-use crate::store::{disk, open, row_count_text, with_dir};
+use crate::store::{disk, open, sample_count_text, with_dir};
 use render::bytes::format_bytes;
 use render::text::escape_control;
 use render::text::plural;
@@ -101,7 +101,7 @@ fn content_summary(snapshot: &SnapshotInfo) -> String {
         "{}, {} with {}, {}",
         plural(snapshot.series, "series", "series"),
         plural(snapshot.parts, "part", "parts"),
-        row_count_text(snapshot.rows),
+        sample_count_text(snapshot.rows),
         format_bytes(snapshot.bytes)
     )
 }

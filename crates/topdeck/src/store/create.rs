@@ -29,7 +29,7 @@ pub(crate) struct Options {
 
     /// Retention rule, such as 'base 30d' or '5m 1y {host="x"}'. Repeatable
     ///
-    /// As in `topdeck store retention`. Without a rule rows are kept forever.
+    /// As in `topdeck store retention`. Without a rule samples are kept forever.
     #[arg(long, value_name = "RULE", value_parser = retention_rules::parse_rule)]
     retention: Vec<RetentionRule>,
 }

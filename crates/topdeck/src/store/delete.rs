@@ -1,4 +1,4 @@
-//! `topdeck delete`, also `topdeck store delete`: deletes rows.
+//! `topdeck delete`, also `topdeck store delete`: deletes samples.
 
 use std::ops::Range;
 use std::path::Path;
@@ -16,12 +16,12 @@ use crate::store::{find_series, open, with_dir};
 use crate::store_arguments::StoreArguments;
 use crate::time::{self, TimeExpr};
 
-/// Delete rows of series in a time range, at every resolution
+/// Delete samples of series in a time range, at every resolution
 ///
-/// Deletes rows that ended after --from and at or before --to. Without --yes it only prints how
-/// many rows of which series. Series stay known; space is freed at once. If base rows have expired,
-/// only whole rollup rows can be deleted; rollup rows that extend beyond the range are kept and
-/// counted.
+/// Deletes samples that ended after --from and at or before --to. Without --yes it only prints how
+/// many samples of which series. Series stay known; space is freed at once. If base samples (those
+/// received) have expired, only whole samples of rollups can be deleted; those that extend beyond
+/// the range are kept and counted.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER, override_usage = "topdeck delete [OPTIONS] --from <TIME> --to <TIME> [DIR] <SELECTOR>")]
 pub(crate) struct Options {
@@ -57,7 +57,7 @@ Examples:
 A server requires a token with the scope admin, except on loopback.
 
 Exit status:
-  0  the rows are durably deleted; without --yes: there are series to delete from
+  0  the samples are durably deleted; without --yes: there are series to delete from
   1  nothing was deleted: store, server or series not found
   2  usage error";
 

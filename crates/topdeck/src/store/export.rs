@@ -1,4 +1,4 @@
-//! `topdeck store export`: base rows as lines that `topdeck import` reads.
+//! `topdeck store export`: base samples as lines that `topdeck import` reads.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -19,9 +19,9 @@ use render::number_formatter::parse_unit;
 use render::time::precise_time_text;
 use render::value_formatter;
 
-/// Export base rows as lines that `topdeck import` reads back without loss
+/// Export base samples as lines that `topdeck import` reads back without loss
 ///
-/// One JSON object per row (docs/formats/frames.md), by series and time. Rollups are not exported:
+/// One JSON object per sample (docs/formats/frames.md), by series and time. Rollups are not exported:
 /// an import rebuilds them. Known gaps are reported on standard error.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
@@ -34,11 +34,11 @@ pub(crate) struct Options {
     #[arg(value_parser = parse_selector)]
     selector: Selector,
 
-    /// Start: 2026-11-09, 2026-11-09T12:30:00Z, -2h, now [default: first row]
+    /// Start: 2026-11-09, 2026-11-09T12:30:00Z, -2h, now [default: first sample]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     from: Option<TimeExpr>,
 
-    /// End [default: last row]
+    /// End [default: last sample]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     to: Option<TimeExpr>,
 
@@ -98,9 +98,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let extent =
             view.time_range(&found).map_err(&describe_error)?.map_or(String::new(), |extent| {
                 let (start, end) = (precise_time_text(extent.start), precise_time_text(extent.end));
-                format!("; these series have rows or rollups from {start} to {end}")
+                format!("; these series have samples or rollups from {start} to {end}")
             });
-        bail!("{dir}: no base rows in the range{extent}");
+        bail!("{dir}: no base samples in the range{extent}");
     }
     Ok(if gaps.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
@@ -114,7 +114,7 @@ fn report_gaps(gaps: &[Gap]) {
     }
 }
 
-/// Writes the rows of one series; returns its gaps.
+/// Writes the samples of one series; returns its gaps.
 fn write_series(
     view: &ReadView,
     found: &SeriesEntryRef,
@@ -139,7 +139,7 @@ fn write_series(
         frames::write_sample(&mut line, &reading);
         written = out.write_all(line.as_bytes());
         *rows += 1;
-        progress.show(|_| format!("{} rows", value_formatter::count(*rows)));
+        progress.show(|_| format!("{} samples", value_formatter::count(*rows)));
     })?;
     Ok(written.map(|()| gaps))
 }

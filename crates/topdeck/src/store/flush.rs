@@ -9,13 +9,13 @@ use store::{Store, StoreStat};
 
 use crate::journal::progress_line::ProgressLine;
 use crate::output::{print_message, print_stdout};
-use crate::store::{open, row_count_text, with_dir};
+use crate::store::{open, sample_count_text, with_dir};
 use render::bytes::format_bytes;
 use render::text::plural;
 
 /// Flush the in-memory head to parts
 ///
-/// The rows are already durable in the journal; parts are smaller and faster to read.
+/// The samples are already durable in the journal; parts are smaller and faster to read.
 #[derive(clap::Args)]
 #[command(after_long_help = FLUSH_AFTER)]
 pub(crate) struct FlushOptions {
@@ -29,7 +29,7 @@ Examples:
   topdeck store flush s
 
 Exit status:
-  0  all rows are in parts
+  0  all samples are in parts
   1  store not found or in use, or a write failed
   2  usage error";
 
@@ -61,7 +61,7 @@ pub(crate) fn flush(options: &FlushOptions) -> Result<ExitCode> {
     let stat = store.stat().map_err(&describe_error)?;
     let text = match before {
         0 => format!("nothing to flush; {}\n", content_summary(&stat)),
-        n => format!("flushed {}; {}\n", row_count_text(n), content_summary(&stat)),
+        n => format!("flushed {}; {}\n", sample_count_text(n), content_summary(&stat)),
     };
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
@@ -109,11 +109,11 @@ pub(crate) fn content_summary(stat: &StoreStat) -> String {
     let mut text = format!(
         "{} with {}, {}",
         plural(stat.parts.len() as u64, "part", "parts"),
-        row_count_text(count),
+        sample_count_text(count),
         format_bytes(bytes)
     );
     if stat.head_rows > 0 {
-        text.push_str(&format!("; {} in memory and journal", row_count_text(stat.head_rows)));
+        text.push_str(&format!("; {} in memory and journal", sample_count_text(stat.head_rows)));
     }
     text
 }

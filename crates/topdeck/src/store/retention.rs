@@ -14,11 +14,11 @@ use crate::store::{open, retention_rules, with_dir};
 
 /// Show or replace the retention rules
 ///
-/// A rule is a resolution, a duration and optionally a selector: rows of that resolution and of
-/// these series expire that long after their end. Resolutions are base (rows as received) and the
-/// exact rollups 1m, 5m, 1h and 1d. The first rule that matches the resolution and series of a row
-/// applies; rows without a rule are kept forever. Base rows expire only after their day has been
-/// rolled up. Expired rows are deleted by the next `topdeck store maintain`.
+/// A rule is a resolution, a duration and optionally a selector: samples of that resolution and of
+/// these series expire that long after their end. Resolutions are base (samples as received) and
+/// the exact rollups 1m, 5m, 1h and 1d. The first rule that matches the resolution and series of a
+/// sample applies; samples without a rule are kept forever. Base samples expire only after their
+/// day has been rolled up. Expired samples are deleted by the next `topdeck store maintain`.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -30,7 +30,7 @@ pub(crate) struct Options {
     #[arg(value_name = "RULE", value_parser = retention_rules::parse_rule)]
     rules: Vec<RetentionRule>,
 
-    /// Remove all rules: rows are kept forever
+    /// Remove all rules: samples are kept forever
     #[arg(long, conflicts_with = "rules")]
     clear: bool,
 

@@ -9,7 +9,7 @@ use store::{ScrubDamage, ScrubReport};
 use crate::journal::parse;
 use crate::journal::progress_line::ProgressLine;
 use crate::output::print_stdout;
-use crate::store::{open, row_count_text, with_dir};
+use crate::store::{open, sample_count_text, with_dir};
 use api::json::Json::{self, Bool, List, Null, Object, Text};
 use api::json::integer;
 use render::bytes::format_bytes;
@@ -39,7 +39,7 @@ Exit status:
 
 /// Verify a store and rebuild damaged rollups
 ///
-/// A damaged rollup is rebuilt from base rows if they exist. Damaged base rows are lost unless a
+/// A damaged rollup is rebuilt from base samples if they exist. Damaged base samples are lost unless a
 /// snapshot has them; queries of their time range return results without them and report the gap.
 #[derive(clap::Args)]
 #[command(after_long_help = SCRUB_AFTER)]
@@ -137,7 +137,7 @@ fn report_text(dir: &Path, report: &ScrubReport, mend: bool) -> String {
     }
     if report.damage.iter().any(|damage| !damage.is_rebuildable) {
         text.push_str(
-            "unrecoverable rows: restore a snapshot with `topdeck store restore SNAPSHOT \
+            "unrecoverable samples: restore a snapshot with `topdeck store restore SNAPSHOT \
              NEW-DIR`\n",
         );
     }
@@ -146,9 +146,9 @@ fn report_text(dir: &Path, report: &ScrubReport, mend: bool) -> String {
 
 fn loss_text(damage: &ScrubDamage) -> String {
     match (damage.is_rebuildable, damage.rows) {
-        (true, _) => " (no rows lost)".to_owned(),
-        (false, Some(n)) => format!(" ({} lost)", row_count_text(n)),
-        (false, None) => " (lost rows: unknown)".to_owned(),
+        (true, _) => " (no samples lost)".to_owned(),
+        (false, Some(n)) => format!(" ({} lost)", sample_count_text(n)),
+        (false, None) => " (lost samples: unknown)".to_owned(),
     }
 }
 

@@ -268,7 +268,7 @@ fn query_errors_are_reported() {
         --- stdout
         no data: no series has a value in the range
         --- stderr
-        topdeck: rows exist from 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
+        topdeck: samples exist from 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
         --- exit status 0
     "#]],
     );

@@ -283,7 +283,7 @@ fn heatmap_errors_have_a_reason() {
         "heatmap s hiccup --from 2016-01-01",
         expect![[r#"
             --- stderr
-            topdeck: no rows after 2016-01-01 00:00:00Z; rows exist from 2015-09-09 15:24:39.601Z to 2015-09-09 15:25:41.605Z
+            topdeck: no samples after 2016-01-01 00:00:00Z; samples exist from 2015-09-09 15:24:39.601Z to 2015-09-09 15:25:41.605Z
             --- exit status 1
         "#]],
     );

@@ -110,7 +110,7 @@ fn numbers_are_drawn_as_lines_and_distributions_as_heatmaps() {
         "depth --to 2026-11-09T12:00:00Z --from 2026-11-09T13:00:00Z",
         expect![[r#"
         --- stderr
-        topdeck: --from is after --to (default: the last row)
+        topdeck: --from is after --to (default: the last sample)
         --- exit status 1
     "#]],
     );

@@ -200,7 +200,7 @@ fn targets_name_a_source_that_has_sent_too_little() {
     wait_until("the value is stored", || query(&server, "depth").is_some());
     let url = format!("http://127.0.0.1:{}", server.port);
     let run = topdeck(&["targets", "--server", &url], b"");
-    assert!(run.stderr.contains(" sent too little to tell when silent"), "{}", run.stderr);
+    assert!(run.stderr.contains(" sent too little to tell when absent"), "{}", run.stderr);
 }
 
 #[test]

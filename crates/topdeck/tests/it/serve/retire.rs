@@ -29,7 +29,11 @@ fn a_series_is_retired_by_command_after_a_dry_run_and_its_rows_stay() {
     // Its last row is there, but it has no value any more.
     let run = topdeck(&["query", "checkout", "--server", &url, "--to", "now"], b"");
     let hint = "a series has no value at an instant once it is retired";
-    assert!(run.stderr.contains("rows exist from") && run.stderr.contains(hint), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("samples exist from") && run.stderr.contains(hint),
+        "{}",
+        run.stderr
+    );
     // PromQL finds it by this name, too.
     let run = topdeck(&["retire", "checkout_seconds", "--server", &url], b"");
     let hint = "matches no series; changes take stored names, not those of PromQL: select checkout";
@@ -54,15 +58,15 @@ fn a_series_is_renamed_by_command_after_a_dry_run_that_says_what_happens() {
     };
     let unitless = "and(__name:took,__unit:\"\")";
     let (status, text) = rename(&[unitless, "--unit", "ns"]);
-    let expected = "would rename 1 series, 1 row: took to took in ns; --yes renames\n  values are \
+    let expected = "would rename 1 series, 1 sample: took to took in ns; --yes renames\n  values are \
                     not converted: 1730 becomes 1730 ns\n  took in ns exists: the rows are added \
                     to its rows\n";
     assert_eq!((status, &text[..]), (0, expected));
     let (status, text) = rename(&[unitless, "spent"]);
-    let expected = "would rename 1 series, 1 row: took to spent; --yes renames\n";
+    let expected = "would rename 1 series, 1 sample: took to spent; --yes renames\n";
     assert_eq!((status, &text[..]), (0, expected));
     let (status, text) = rename(&[unitless, "spent", "--yes"]);
-    assert_eq!((status, &text[..]), (0, "renamed 1 series, 1 row\n"));
+    assert_eq!((status, &text[..]), (0, "renamed 1 series, 1 sample\n"));
     assert_eq!(server.get("/v1/histogram?selector=spent").json()["count"], 1);
     assert_eq!(server.get("/v1/histogram?selector=took").json()["count"], 1);
     assert_eq!(rename(&["took"]).0, 2, "without a new name");

@@ -1,4 +1,4 @@
-//! Silence of sources, as the housekeeping thread logs it.
+//! Absence of sources, as the housekeeping thread logs it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use crate::fixture::*;
 const SECOND: i64 = 1_000_000_000;
 
 #[test]
-fn the_log_says_that_a_source_is_silent_and_that_it_sends_again() {
+fn the_log_says_that_a_source_is_absent_and_that_it_sends_again() {
     let now = Arc::default();
     let disk: Arc<dyn disk::Disk> = Arc::new(SimDisk::new(1).process());
     create_journal(&disk).unwrap();
@@ -46,10 +46,10 @@ fn the_log_says_that_a_source_is_silent_and_that_it_sends_again() {
         now.fetch_add(2 * SECOND, Ordering::Relaxed);
         append();
     }
-    let (level, line) = wait_for("source \"p\" is silent", false);
+    let (level, line) = wait_for("source \"p\" is absent", false);
     assert_eq!(level, LogLevel::Warn);
     assert!(line.contains("usually one every "), "{line}");
-    assert_eq!(intake.sources()[0].state, SourceState::Silent);
+    assert_eq!(intake.sources()[0].state, SourceState::Absent);
     let (level, _) = wait_for("source \"p\" sends again after", true);
     assert_eq!(level, LogLevel::Info);
     intake.stop();
