@@ -33,7 +33,7 @@ use crate::role_thread::spawn;
 use crate::rule_loader::RuleSet;
 use crate::rule_worker::{RuleWorker, WorkerParts};
 use crate::series_change_alerts::SeriesChangeAlerts;
-use crate::series_watcher::{SeriesWatcher, WatchControl, WatcherParts};
+use crate::series_watcher::{SeriesWatcher, WatchControl, WatcherDependencies};
 use crate::settings::AlertTables;
 use crate::silence_store::SilenceStore;
 use crate::slo_service::{SloService, SloStatus};
@@ -125,7 +125,7 @@ impl AlertsRole {
             control.wake();
             board.advance_revision();
         });
-        SeriesWatcher::new(WatcherParts {
+        SeriesWatcher::new(WatcherDependencies {
             intake: Arc::clone(&context.intake),
             store: Arc::clone(store),
             control: Arc::clone(&self.watch),

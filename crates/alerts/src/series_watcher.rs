@@ -75,7 +75,7 @@ impl WatchControl {
 }
 
 /// What the watcher works with.
-pub(crate) struct WatcherParts {
+pub(crate) struct WatcherDependencies {
     pub(crate) intake: Arc<Intake>,
     pub(crate) store: Arc<Store>,
     pub(crate) control: Arc<WatchControl>,
@@ -107,8 +107,8 @@ pub(crate) struct SeriesWatcher {
 }
 
 impl SeriesWatcher {
-    pub(crate) fn new(parts: WatcherParts) -> SeriesWatcher {
-        let WatcherParts { intake, store, control, file, alerts, log } = parts;
+    pub(crate) fn new(dependencies: WatcherDependencies) -> SeriesWatcher {
+        let WatcherDependencies { intake, store, control, file, alerts, log } = dependencies;
         let dropped = intake.meter().counter(
             "topdeck_series_changes_dropped_total",
             "Series, changes of series and alerts of changes that were not stored, because there \

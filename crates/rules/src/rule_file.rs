@@ -178,7 +178,7 @@ impl Rule {
 
 /// Reads a file that a rule names, such as the baseline of a change of shape. The error is the
 /// cause.
-pub(crate) type ReadFile<'a> = &'a dyn Fn(&str) -> Result<Vec<u8>, String>;
+pub(crate) type RuleFileReader<'a> = &'a dyn Fn(&str) -> Result<Vec<u8>, String>;
 
 /// Parses and checks a rule file: one of topdeck if its name ends with `.toml`, otherwise one of
 /// Prometheus. A rule that names another file is a problem.
@@ -192,7 +192,7 @@ pub fn parse_rule_file_with(
     file: &str,
     text: &str,
     options: &promql::Options,
-    read: ReadFile<'_>,
+    read: RuleFileReader<'_>,
 ) -> RuleFile {
     if file.ends_with(".toml") {
         return parse_toml_rule_file(file, text, options, read);

@@ -70,8 +70,8 @@ impl Fixture {
         let received = Arc::new(opened.0);
         let (file, on_change) = (InventoryStore::new(disk, data), Box::new(|| {}));
         let alerts = SeriesChangeAlerts { received: Arc::clone(&received), on_change };
-        let parts = WatcherParts { intake, store, control, file, alerts, log };
-        let watcher = SeriesWatcher::new(parts);
+        let dependencies = WatcherDependencies { intake, store, control, file, alerts, log };
+        let watcher = SeriesWatcher::new(dependencies);
         Fixture { disk: sim, watcher, received, now_ns }
     }
 

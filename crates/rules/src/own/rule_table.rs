@@ -19,7 +19,7 @@ use super::shape_key::{BaselineKey, shape_measure};
 use super::users_key::users_measure;
 use super::{OwnCondition, RuleSource};
 use crate::memory_series::MemorySeries;
-use crate::rule_file::{AlertSettings, LabelMap, MissingData, ReadFile};
+use crate::rule_file::{AlertSettings, LabelMap, MissingData, RuleFileReader};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// Window of a rule that sets none.
@@ -181,7 +181,7 @@ pub(super) struct RuleContext<'a> {
     pub(super) options: &'a promql::Options,
     /// Key of the file.
     pub(super) absence: AbsenceKey,
-    pub(super) read: ReadFile<'a>,
+    pub(super) read: RuleFileReader<'a>,
 }
 
 /// A rule after its check.
@@ -287,7 +287,7 @@ impl RuleTable {
         &self,
         (expression, source): (&str, &RuleSource),
         window_ns: i64,
-        read: ReadFile<'_>,
+        read: RuleFileReader<'_>,
     ) -> TableResult<Vec<Criterion>> {
         if let Some(severity) = &self.severity {
             return problem(severity, "severity is a key of [[rule.criteria]], or of a formula");
@@ -369,7 +369,7 @@ fn render_duration(ns: i64) -> String {
 
 fn criterion_of(
     written: &Spanned<CriterionTable>,
-    (selector_window, read): (Option<i64>, ReadFile<'_>),
+    (selector_window, read): (Option<i64>, RuleFileReader<'_>),
     text: &dyn Fn(String) -> String,
 ) -> TableResult<Criterion> {
     let table = written.get_ref();
@@ -418,7 +418,7 @@ impl CriterionTable {
         &self,
         at: &Spanned<CriterionTable>,
         selector_window: Option<i64>,
-        read: ReadFile<'_>,
+        read: RuleFileReader<'_>,
     ) -> TableResult<(Measure, String)> {
         let comparison = self.comparison(at)?;
         let special = self.special_measure(selector_window.is_some(), read)?;
@@ -515,7 +515,7 @@ impl CriterionTable {
     fn special_measure(
         &self,
         is_selector: bool,
-        read: ReadFile<'_>,
+        read: RuleFileReader<'_>,
     ) -> TableResult<Option<(Measure, String)>> {
         let mut found = Vec::new();
         if let Some(written) = &self.text {

@@ -8,7 +8,7 @@ use toml::Spanned;
 use super::criterion::Measure;
 use super::rule_table::{TableResult, duration, problem};
 use super::saved_baseline::SavedBaseline;
-use crate::rule_file::ReadFile;
+use crate::rule_file::RuleFileReader;
 
 /// Key `shape_of`.
 #[derive(Debug, Deserialize)]
@@ -20,13 +20,13 @@ pub(super) enum BaselineKey {
     /// This long before.
     Before(String),
     /// Distributions that were saved.
-    Saved(SavedKey),
+    Saved(BaselineFile),
 }
 
 /// `shape_of = { file = "baseline.frames" }`, as written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SavedKey {
+pub(super) struct BaselineFile {
     file: String,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct SavedKey {
 pub(super) fn shape_measure(
     written: &Spanned<BaselineKey>,
     min_shift: f64,
-    read: ReadFile<'_>,
+    read: RuleFileReader<'_>,
 ) -> TableResult<(Measure, String)> {
     match written.get_ref() {
         BaselineKey::Before(text) => {
@@ -42,7 +42,7 @@ pub(super) fn shape_measure(
             let words = format!("shape differs from that {text} before");
             Ok((Measure::ShapeChange { baseline_ns, min_shift }, words))
         }
-        BaselineKey::Saved(SavedKey { file }) => {
+        BaselineKey::Saved(BaselineFile { file }) => {
             let baseline = read(file).and_then(|bytes| SavedBaseline::parse(file, &bytes));
             let baseline = baseline.or_else(|cause| {
                 let what = format!("shape_of: cannot use {file:?}: {cause}");

@@ -14,7 +14,7 @@ use super::rule_absence::{ABSENCE_LABEL, AbsenceKey};
 use super::rule_order::order_rules;
 use super::rule_table::{RuleContext, RuleTable, TableProblem, unknown_name};
 use crate::rule_file::{
-    FilePosition, LabelMap, ProblemList, ReadFile, Rule, RuleFile, RuleGroup, RuleKind,
+    FilePosition, LabelMap, ProblemList, Rule, RuleFile, RuleFileReader, RuleGroup, RuleKind,
 };
 use crate::template::check_alert_text;
 
@@ -30,7 +30,7 @@ pub(crate) fn parse_toml_rule_file(
     file: &str,
     text: &str,
     options: &promql::Options,
-    read: ReadFile<'_>,
+    read: RuleFileReader<'_>,
 ) -> RuleFile {
     let lines = LineStarts::new(text);
     let mut parser = TomlParser { text, lines, options, read, problems: ProblemList::new(file) };
@@ -42,7 +42,7 @@ struct TomlParser<'a> {
     text: &'a str,
     lines: LineStarts,
     options: &'a promql::Options,
-    read: ReadFile<'a>,
+    read: RuleFileReader<'a>,
     problems: ProblemList,
 }
 
