@@ -11,8 +11,8 @@ use intake::{CountedRecord, WriteTarget};
 use journal::supervisor::catch_panic;
 use journal::{Level, ReadItem, Subscriber};
 use model::{
-    Batch, BatchReader, BatchWriter, FORWARD_REQUEST_BYTES_MAX, ForwardRequestWriter, Gap,
-    SeriesId, SeriesRef,
+    Batch, BatchReader, BatchSeries, BatchWriter, FORWARD_REQUEST_BYTES_MAX, ForwardRequestWriter,
+    Gap, SeriesId,
 };
 
 use net::signature::Signer;
@@ -197,7 +197,7 @@ impl DecodedBatch {
         for entry in BatchReader::new(bytes)? {
             let entry = entry?;
             contents.samples += 1;
-            contents.has_ids |= matches!(entry.series, SeriesRef::Id(_));
+            contents.has_ids |= matches!(entry.series, BatchSeries::Id(_));
             let (start, end) = contents.times.unwrap_or((entry.start, entry.end));
             contents.times = Some((start.min(entry.start), end.max(entry.end)));
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use journal::log::LogLevel;
 use journal::{Ack, BatchIdentity, Level};
-use model::{Batch, SeriesId, SeriesRef};
+use model::{Batch, BatchSeries, SeriesId};
 
 use crate::absence_monitor::AbsenceMonitor;
 use crate::acknowledged_damage::AcknowledgedDamage;
@@ -322,7 +322,7 @@ impl IntakeState {
         let mut rejected: HashMap<SeriesId, Rejection> = HashMap::new();
         for entry in batch.read() {
             let entry = entry?;
-            let SeriesRef::Key(canonical_key) = entry.series else { continue };
+            let BatchSeries::Key(canonical_key) = entry.series else { continue };
             if !entry.starts_group {
                 continue;
             }
@@ -339,7 +339,7 @@ impl IntakeState {
             return Ok(None);
         }
         let mut gaps: BTreeMap<String, model::Gap> = BTreeMap::new();
-        let mut keep = |series: &SeriesRef<'_>| !rejected.contains_key(&series.id());
+        let mut keep = |series: &BatchSeries<'_>| !rejected.contains_key(&series.id());
         let mut left_out = |entry: &model::BatchEntry<'_>| {
             let Some(rejection) = rejected.get(&entry.series.id()) else { return };
             self.rejections.count(rejection, 1);
@@ -579,7 +579,7 @@ fn as_listed(
 fn first_by_id(batch: &Batch) -> Option<SeriesId> {
     let mut entries = batch.read().map(|entry| entry.expect("BUG: the batch was checked"));
     entries.find_map(|entry| match entry.series {
-        SeriesRef::Id(id) => Some(id),
-        SeriesRef::Key(_) => None,
+        BatchSeries::Id(id) => Some(id),
+        BatchSeries::Key(_) => None,
     })
 }

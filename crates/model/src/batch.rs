@@ -33,7 +33,7 @@ use crate::selector::kind_name;
 use crate::series::{Series, SeriesId, SeriesKind, read_key_head};
 use crate::wire::{put_bytes, put_varint, put_zigzag};
 
-pub use reader::{BatchEntry, BatchReader, SeriesRef};
+pub use reader::{BatchEntry, BatchReader, BatchSeries};
 
 /// First byte of a batch.
 const MAGIC: u8 = 0xd3;
@@ -339,7 +339,7 @@ impl Batch {
             let begin = reader.reader.offset();
             let series = reader.read_group_head()?;
             let head_end = reader.reader.offset();
-            if let Some((SeriesRef::Id(id), tag)) = series {
+            if let Some((BatchSeries::Id(id), tag)) = series {
                 let canonical_key = canonical_key_of(id).ok_or(Error::UnknownSeries { id })?;
                 let kind = Series::check_canonical_key(&canonical_key)?;
                 if value_tag(kind) != tag {
@@ -367,7 +367,7 @@ impl Batch {
     /// receives the samples that are removed.
     pub fn filter_series(
         &self,
-        keep: &mut dyn FnMut(&SeriesRef<'_>) -> bool,
+        keep: &mut dyn FnMut(&BatchSeries<'_>) -> bool,
         left_out: &mut dyn FnMut(&BatchEntry<'_>),
     ) -> Result<Batch> {
         let mut writer = BatchWriter::default();
@@ -429,12 +429,12 @@ impl BatchWriter {
     fn begin_copy(&mut self, entry: &BatchEntry<'_>) {
         self.close();
         match entry.series {
-            SeriesRef::Id(id) => {
+            BatchSeries::Id(id) => {
                 self.out.push(BY_ID);
                 self.out.extend_from_slice(&id.0);
                 self.out.push(entry.tag);
             }
-            SeriesRef::Key(canonical_key) => {
+            BatchSeries::Key(canonical_key) => {
                 self.out.push(BY_KEY);
                 put_bytes(&mut self.out, canonical_key);
             }

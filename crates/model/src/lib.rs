@@ -37,7 +37,7 @@ mod series;
 pub mod text_file;
 pub mod wire;
 
-pub use batch::{Batch, BatchEntry, BatchReader, BatchWriter, HISTOGRAM_COUNT_MAX, SeriesRef};
+pub use batch::{Batch, BatchEntry, BatchReader, BatchSeries, BatchWriter, HISTOGRAM_COUNT_MAX};
 pub use error::{Error, Result};
 pub use forward_request::{FORWARD_REQUEST_BYTES_MAX, ForwardRequest, ForwardRequestWriter};
 pub use gap::Gap;

@@ -2,7 +2,7 @@
 //!
 //! Identities of a series: `SeriesId` is the hash of its canonical key, equal on all machines;
 //! [`SeriesNumber`] is its dense number in this index (Prometheus: series reference), valid while
-//! the store is open. `SeriesRef` is a series as written in a batch, by ID or key;
+//! the store is open. `BatchSeries` names a series in a batch, by ID or key;
 //! [`SelectedSeries`] a selected series with its number; `SeriesHandle` of crate `query` a series
 //! of a query's source.
 //!

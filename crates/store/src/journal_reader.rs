@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use journal::supervisor::catch_panic;
 use journal::{BatchIdentity, Level, ReadItem, Subscriber};
-use model::{BatchReader, Gap, SeriesRef};
+use model::{BatchReader, BatchSeries, Gap};
 
 use crate::error::{Error, Result};
 use crate::gauge_histogram::{GaugeHistogramComparison, GaugeHistogramLookup, is_gauge_histogram};
@@ -392,7 +392,7 @@ impl StoreInner {
 
     fn number_of(
         &self,
-        series: &SeriesRef<'_>,
+        series: &BatchSeries<'_>,
         producer: Option<u64>,
     ) -> Result<(SeriesNumber, model::SeriesKind)> {
         let id = series.id();
@@ -410,8 +410,8 @@ impl StoreInner {
                 }
                 number
             }
-            (None, SeriesRef::Id(id)) => return Err(Error::UnknownSeries { id: *id }),
-            (None, SeriesRef::Key(key)) => {
+            (None, BatchSeries::Id(id)) => return Err(Error::UnknownSeries { id: *id }),
+            (None, BatchSeries::Key(key)) => {
                 drop(index);
                 let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
                 let number = index.insert_as(id, key, producer)?;

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use disk::{Disk, IoContext};
 use journal::{Ack, BatchIdentity, Journal, Level, StartPosition, Subscriber};
 use model::selector::kind_name;
-use model::{Batch, Selector, SeriesId, SeriesRef};
+use model::{Batch, BatchSeries, Selector, SeriesId};
 
 use crate::backend::{Storage, StorageReader};
 use crate::change::StoreChange;
@@ -158,7 +158,7 @@ impl Store {
         let mut new = NewSeries::default();
         for entry in batch.read() {
             let entry = entry?;
-            if let SeriesRef::Key(canonical_key) = entry.series
+            if let BatchSeries::Key(canonical_key) = entry.series
                 && entry.starts_group
             {
                 self.inner.check_batch(canonical_key, producer, &mut new)?;
@@ -478,7 +478,7 @@ impl StoreInner {
         let mut index = self.index();
         for entry in batch.read() {
             let entry = entry?;
-            let SeriesRef::Id(id) = entry.series else { continue };
+            let BatchSeries::Id(id) = entry.series else { continue };
             if !entry.starts_group {
                 continue;
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use journal::{JournalReader, ReadItem};
-use model::{BatchReader, Series, SeriesId, SeriesRef};
+use model::{BatchReader, BatchSeries, Series, SeriesId};
 
 use super::event;
 use super::hub::StreamHub;
@@ -67,19 +67,19 @@ fn broadcast_batch(hub: &StreamHub, bytes: &[u8], known: &mut StreamSeriesCache)
 
 fn find_series(
     hub: &StreamHub,
-    named: SeriesRef<'_>,
+    named: BatchSeries<'_>,
     known: &mut StreamSeriesCache,
 ) -> Option<Arc<Series>> {
     let id = named.id();
     match known.get(&id) {
         Some(Some(series)) => return Some(Arc::clone(series)),
-        Some(None) if matches!(named, SeriesRef::Id(_)) => return None,
+        Some(None) if matches!(named, BatchSeries::Id(_)) => return None,
         _ => {}
     }
     let series = match named {
-        SeriesRef::Key(canonical_key) => Series::from_canonical_key(canonical_key).ok(),
+        BatchSeries::Key(canonical_key) => Series::from_canonical_key(canonical_key).ok(),
         // Its canonical key precedes the first client: the store has it.
-        SeriesRef::Id(id) => match hub.intake.write_target().store() {
+        BatchSeries::Id(id) => match hub.intake.write_target().store() {
             // After a read error it is looked up again with the next point.
             Some(store) => store.view().ok()?.series(&id),
             None => None,
@@ -108,11 +108,11 @@ mod tests {
         let series = Series::new("depth", SeriesKind::Gauge).validate().unwrap();
         let (id, canonical_key) = (series.id(), series.canonical_key());
         let mut known = StreamSeriesCache::new();
-        assert_eq!(find_series(hub, SeriesRef::Id(id), &mut known), None);
+        assert_eq!(find_series(hub, BatchSeries::Id(id), &mut known), None);
         assert_eq!(
-            find_series(hub, SeriesRef::Key(&canonical_key), &mut known).as_deref(),
+            find_series(hub, BatchSeries::Key(&canonical_key), &mut known).as_deref(),
             Some(&series)
         );
-        assert_eq!(find_series(hub, SeriesRef::Id(id), &mut known).as_deref(), Some(&series));
+        assert_eq!(find_series(hub, BatchSeries::Id(id), &mut known).as_deref(), Some(&series));
     }
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use model::{Batch, FORWARD_REQUEST_BYTES_MAX, ForwardRequest, Gap, SampleValue, SeriesRef};
+use model::{Batch, BatchSeries, FORWARD_REQUEST_BYTES_MAX, ForwardRequest, Gap, SampleValue};
 use net::forward_protocol::{KEY_HEADER, SIGNATURE_HEADER};
 use net::signature::{PublicKey, from_hex, verify_signature};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -226,7 +226,7 @@ impl TestRemoteState {
         let mut reader = batch.read();
         for entry in reader.by_ref() {
             let entry = entry.unwrap();
-            assert!(matches!(entry.series, SeriesRef::Key(_)), "a number means nothing here");
+            assert!(matches!(entry.series, BatchSeries::Key(_)), "a number means nothing here");
             self.samples += 1;
             if let SampleValue::Histogram(histogram) = entry.decode().unwrap() {
                 self.count += histogram.count();

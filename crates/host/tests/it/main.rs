@@ -24,7 +24,7 @@ use disk::{Disk, OsDisk};
 use host::{HostCollector, Settings};
 use intake::{Intake, Supervisor, WriteTarget};
 use journal::{Journal, Options, ReadItem, StartPosition};
-use model::{Batch, Gap, Sample, SampleValue, Series, SeriesRef};
+use model::{Batch, BatchSeries, Gap, Sample, SampleValue, Series};
 
 /// A journal in its own directory, with its intake.
 struct HostFixture {
@@ -158,7 +158,7 @@ impl JournalContents {
         let mut reader = batch.read();
         for entry in reader.by_ref() {
             let entry = entry.unwrap();
-            let SeriesRef::Key(canonical_key) = entry.series else {
+            let BatchSeries::Key(canonical_key) = entry.series else {
                 panic!("a journal needs keys")
             };
             let series = Series::from_canonical_key(canonical_key).unwrap();

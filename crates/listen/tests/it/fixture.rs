@@ -10,7 +10,7 @@ use disk::Disk;
 use intake::{Intake, Supervisor, WriteTarget};
 use journal::{Journal, ReadItem, StartPosition};
 use listen::{AnyLineFormat, Graphite, ListenAddress, Settings, SocketAddresses, Statsd};
-use model::{Batch, Gap, Sample, SampleValue, Series, SeriesRef};
+use model::{Batch, BatchSeries, Gap, Sample, SampleValue, Series};
 use sim::SimDisk;
 
 /// Start of an interval.
@@ -99,7 +99,7 @@ impl ListenFixture {
                 let mut entries = batch.read();
                 for entry in entries.by_ref() {
                     let entry = entry.unwrap();
-                    let SeriesRef::Key(canonical_key) = entry.series else {
+                    let BatchSeries::Key(canonical_key) = entry.series else {
                         panic!("keys are sent")
                     };
                     let (start, end, value) = (entry.start, entry.end, entry.decode().unwrap());

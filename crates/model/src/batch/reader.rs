@@ -18,19 +18,19 @@ use super::{BY_ID, BY_KEY, GAPS, MAGIC, VERSION, value_tag};
 
 /// How a batch names a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SeriesRef<'a> {
+pub enum BatchSeries<'a> {
     /// By its ID.
     Id(SeriesId),
     /// By its canonical key.
     Key(&'a [u8]),
 }
 
-impl SeriesRef<'_> {
+impl BatchSeries<'_> {
     /// ID of the series.
     pub fn id(&self) -> SeriesId {
         match self {
-            SeriesRef::Id(id) => *id,
-            SeriesRef::Key(canonical_key) => SeriesId::from_canonical_key(canonical_key),
+            BatchSeries::Id(id) => *id,
+            BatchSeries::Key(canonical_key) => SeriesId::from_canonical_key(canonical_key),
         }
     }
 }
@@ -39,7 +39,7 @@ impl SeriesRef<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct BatchEntry<'a> {
     /// Its series.
-    pub series: SeriesRef<'a>,
+    pub series: BatchSeries<'a>,
     /// Whether it is the first sample of its group.
     pub starts_group: bool,
     /// Start of the interval.
@@ -83,7 +83,7 @@ impl BatchEntry<'_> {
 #[derive(Clone, Debug)]
 pub struct BatchReader<'a> {
     pub(super) reader: WireReader<'a>,
-    series: Option<(SeriesRef<'a>, u8)>,
+    series: Option<(BatchSeries<'a>, u8)>,
     pub(super) samples_left: u64,
     starts_group: bool,
     start: i64,
@@ -124,11 +124,11 @@ impl<'a> BatchReader<'a> {
     }
 
     /// The series of the next group and the type of its values; `None` for a group of gaps.
-    pub(super) fn read_group_head(&mut self) -> Result<Option<(SeriesRef<'a>, u8)>> {
+    pub(super) fn read_group_head(&mut self) -> Result<Option<(BatchSeries<'a>, u8)>> {
         let offset = self.reader.offset();
         match self.reader.u8("group")? {
             BY_ID => {
-                let id = SeriesRef::Id(SeriesId(self.reader.array("series id")?));
+                let id = BatchSeries::Id(SeriesId(self.reader.array("series id")?));
                 let offset = self.reader.offset();
                 let tag = self.reader.u8("value tag")?;
                 if tag > 2 {
@@ -140,7 +140,7 @@ impl<'a> BatchReader<'a> {
             BY_KEY => {
                 let canonical_key = self.reader.bytes("canonical key")?;
                 let kind = Series::check_canonical_key(canonical_key)?;
-                Ok(Some((SeriesRef::Key(canonical_key), value_tag(kind))))
+                Ok(Some((BatchSeries::Key(canonical_key), value_tag(kind))))
             }
             GAPS => Ok(None),
             found => {
@@ -151,7 +151,7 @@ impl<'a> BatchReader<'a> {
     }
 
     /// Skips the bytes between group head and samples, or the whole group if it has gaps.
-    pub(super) fn skip_group_extra(&mut self, series: Option<(SeriesRef<'a>, u8)>) -> Result<()> {
+    pub(super) fn skip_group_extra(&mut self, series: Option<(BatchSeries<'a>, u8)>) -> Result<()> {
         if series.is_some() {
             self.series = series;
             self.samples_left = self.reader.count(2, "sample count")? as u64;

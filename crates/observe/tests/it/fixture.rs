@@ -11,7 +11,7 @@ use disk::{Disk, OsDisk};
 use hist::Histogram;
 use intake::{EventCounter, Intake, Supervisor, WriteTarget};
 use journal::{Journal, Options, ReadItem, StartPosition};
-use model::{Batch, Gap, Sample, SampleValue, Series, SeriesRef};
+use model::{Batch, BatchSeries, Gap, Sample, SampleValue, Series};
 use observe::{CaptureSettings, PacketSource, WireCapture};
 use wire::{CaptureError, CaptureFile, CapturedPacket, LinkType, RingStatistics};
 
@@ -277,7 +277,7 @@ impl JournalRows {
         let mut reader = batch.read();
         for entry in reader.by_ref() {
             let entry = entry.unwrap();
-            let SeriesRef::Key(canonical_key) = entry.series else {
+            let BatchSeries::Key(canonical_key) = entry.series else {
                 panic!("a journal needs keys")
             };
             let series = Series::from_canonical_key(canonical_key).unwrap();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use disk::Disk;
 use intake::{Intake, Supervisor, WriteTarget};
 use journal::{Journal, ReadItem, StartPosition};
-use model::{Batch, Gap, Sample, SampleValue, Series, SeriesRef};
+use model::{Batch, BatchSeries, Gap, Sample, SampleValue, Series};
 use pull::{Pull, Settings};
 use sim::SimDisk;
 
@@ -214,7 +214,7 @@ impl PullFixture {
                 let mut entries = batch.read();
                 for entry in entries.by_ref() {
                     let entry = entry.unwrap();
-                    let SeriesRef::Key(canonical_key) = entry.series else {
+                    let BatchSeries::Key(canonical_key) = entry.series else {
                         panic!("keys are sent")
                     };
                     let (start, end, value) = (entry.start, entry.end, entry.decode().unwrap());

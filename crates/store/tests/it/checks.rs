@@ -28,7 +28,7 @@ fn batch(bytes: &[u8]) {
         let value = entry.decode().expect("BUG: it was checked");
         assert!(entry.start <= entry.end);
         samples += 1;
-        if let ::model::SeriesRef::Key(canonical_key) = entry.series {
+        if let ::model::BatchSeries::Key(canonical_key) = entry.series {
             let series = Series::from_canonical_key(canonical_key).expect("BUG: it was checked");
             assert_eq!(
                 series.id(),
