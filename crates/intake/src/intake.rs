@@ -54,7 +54,6 @@ impl Intake {
     /// Opens the write path into a store or a journal, and its ledgers. If the previous process was
     /// killed, a gap records what may be lost.
     pub fn new(home: WriteTarget, settings: Settings) -> Result<Intake> {
-        let no_thread = |error| Error::JournalFailed(format!("cannot start a thread: {error}"));
         let meter = if settings.publish { Meter::with_shared_memory() } else { Meter::default() };
         let meter = Arc::new(meter);
         let reader = LedgerReader::open(&home, Arc::clone(&settings.clock))?;
@@ -125,18 +124,7 @@ impl Intake {
         });
         shared.report_unclean_shutdown();
         let thread = match shared.settings.background {
-            true => {
-                let clock = ClockThread(shared.target.supervisor().thread("clock"));
-                clock::observe_calibrator(Arc::new(clock));
-                let shared = Arc::clone(&shared);
-                let supervised = shared.target.supervisor().thread("ledger");
-                let work = move || {
-                    let is_stopping = || *lock(&shared.stop.0);
-                    let _ = supervised.run(is_stopping, || housekeeping::run_housekeeping(&shared));
-                };
-                let thread = std::thread::Builder::new().name("ledger".to_owned());
-                Some(thread.spawn(work).map_err(no_thread)?)
-            }
+            true => Some(start_housekeeping(&shared)?),
             false => None,
         };
         Ok(Intake { shared, thread: Mutex::new(thread) })
@@ -399,6 +387,23 @@ impl Intake {
             self.shared.add_audit_warning(format!("cannot close the ledger: {error}"));
         }
     }
+}
+
+/// Starts the thread that updates the ledger and the own metrics, and that of the clock.
+fn start_housekeeping(shared: &Arc<IntakeState>) -> Result<JoinHandle<()>> {
+    let clock = ClockThread(shared.target.supervisor().thread("clock"));
+    clock::observe_calibrator(Arc::new(clock));
+    let shared = Arc::clone(shared);
+    let supervised = shared.target.supervisor().thread("ledger");
+    let work = move || {
+        let is_stopping = || *lock(&shared.stop.0);
+        let _ = supervised.run(is_stopping, || housekeeping::run_housekeeping(&shared));
+    };
+    std::thread::Builder::new().name("ledger".to_owned()).spawn(work).map_err(no_thread)
+}
+
+fn no_thread(error: std::io::Error) -> Error {
+    Error::JournalFailed(format!("cannot start a thread: {error}"))
 }
 
 impl Drop for Intake {

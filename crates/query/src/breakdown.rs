@@ -84,19 +84,8 @@ pub fn break_down(
     limits: Limits,
     context: &dyn QueryContext,
 ) -> Result<Breakdown> {
+    rectangle.check()?;
     let HeatmapSelection { baseline: picture, time, .. } = rectangle;
-    let invalid = |message: &str| {
-        let (span, message) = (SourceSpan::default(), message.to_owned());
-        Err(Error::Execution { span, message })
-    };
-    if time.start >= time.end || time.start < picture.start || time.end > picture.end {
-        return invalid(
-            "invalid rectangle: its time range is empty or exceeds that of the heatmap",
-        );
-    }
-    if rectangle.up_to.is_nan() || rectangle.above.is_nan() || rectangle.above >= rectangle.up_to {
-        return invalid("invalid rectangle: its lower value is not below its upper value");
-    }
     let budget = QueryBudget::new(limits, context);
     let handles = select_histograms(source, &rectangle.selector, &budget)?;
     let mut gaps = Vec::new();
@@ -140,7 +129,7 @@ pub fn break_down(
     // Shares are of this sum, so that those of a label add up to 1.
     let total = counted.iter().fold(zero, |total, (_, counts)| add_pairs(total, *counts));
     if total[0].upper == 0 {
-        return invalid("the rectangle contains no values");
+        return Err(invalid("the rectangle contains no values"));
     }
     // The number of all is that of the merged values, as elsewhere: the sum of the estimates of the
     // series has the rounding of each.
@@ -169,6 +158,25 @@ pub fn break_down(
     gaps.sort();
     gaps.dedup();
     Ok(Breakdown { inside, outside, values, labels, gaps })
+}
+
+impl HeatmapSelection {
+    fn check(&self) -> Result<()> {
+        let HeatmapSelection { baseline: picture, time, above, up_to, .. } = self;
+        if time.start >= time.end || time.start < picture.start || time.end > picture.end {
+            return Err(invalid(
+                "invalid rectangle: its time range is empty or exceeds that of the heatmap",
+            ));
+        }
+        if up_to.is_nan() || above.is_nan() || above >= up_to {
+            return Err(invalid("invalid rectangle: its lower value is not below its upper value"));
+        }
+        Ok(())
+    }
+}
+
+fn invalid(message: &str) -> Error {
+    Error::Execution { span: SourceSpan::default(), message: message.to_owned() }
 }
 
 /// One column for a time range; several if the range exceeds the maximum column length.

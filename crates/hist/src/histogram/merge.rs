@@ -107,29 +107,7 @@ impl Histogram {
 
     /// What is left after [`Self::subtract`], as a histogram of its own.
     pub fn difference(&self, other: &Histogram) -> Result<Histogram, MergeError> {
-        let too_coarse = || MergeError::TooCoarse {
-            target: Box::new(self.scheme.clone()),
-            target_zero: self.zero_threshold,
-            other: Box::new(other.scheme.clone()),
-            other_zero: other.zero_threshold,
-        };
-        let common = self
-            .scheme
-            .common(&other.scheme)
-            .ok_or_else(|| MergeError::schemes_differ(&self.scheme, &other.scheme))?;
-        if common != self.scheme || self.zero_threshold < other.zero_threshold {
-            return Err(too_coarse());
-        }
-        let mut theirs = Cow::Borrowed(other);
-        if other.scheme != self.scheme || other.zero_threshold != self.zero_threshold {
-            let theirs = theirs.to_mut();
-            theirs.downscale_to(&self.scheme);
-            theirs.raise_zero_threshold(self.zero_threshold);
-        }
-        if theirs.zero_threshold != self.zero_threshold {
-            return Err(too_coarse());
-        }
-
+        let theirs = self.with_own_scheme(other)?;
         let mut rest = Histogram {
             count: self.count,
             sum: self.sum,
@@ -193,6 +171,33 @@ impl Histogram {
         }
         rest.normalize_summary();
         Ok(rest)
+    }
+
+    /// `other` with the scheme and the zero threshold of this histogram.
+    fn with_own_scheme<'a>(&self, other: &'a Histogram) -> Result<Cow<'a, Histogram>, MergeError> {
+        let too_coarse = || MergeError::TooCoarse {
+            target: Box::new(self.scheme.clone()),
+            target_zero: self.zero_threshold,
+            other: Box::new(other.scheme.clone()),
+            other_zero: other.zero_threshold,
+        };
+        let common = self
+            .scheme
+            .common(&other.scheme)
+            .ok_or_else(|| MergeError::schemes_differ(&self.scheme, &other.scheme))?;
+        if common != self.scheme || self.zero_threshold < other.zero_threshold {
+            return Err(too_coarse());
+        }
+        let mut theirs = Cow::Borrowed(other);
+        if other.scheme != self.scheme || other.zero_threshold != self.zero_threshold {
+            let theirs = theirs.to_mut();
+            theirs.downscale_to(&self.scheme);
+            theirs.raise_zero_threshold(self.zero_threshold);
+        }
+        if theirs.zero_threshold != self.zero_threshold {
+            return Err(too_coarse());
+        }
+        Ok(theirs)
     }
 
     /// The counts added since an earlier sample of a cumulative histogram, as by
