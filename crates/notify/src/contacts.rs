@@ -16,6 +16,10 @@ mod twilio;
 mod victorops;
 mod webhook;
 
+#[cfg(test)]
+#[path = "../../../testdata/extensions/contact/lamp.rs"]
+mod example;
+
 use toml::Spanned;
 use toml::de::{DeTable, Deserializer, Error};
 

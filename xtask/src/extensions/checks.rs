@@ -14,6 +14,7 @@ use crate::command_line::CommandLine;
 pub(super) const CHECKS: &[(&str, fn(&ExtendedServer) -> Result<()>)] = &[
     ("role", check_role),
     ("check", check_probe),
+    ("contact", check_contact),
     ("host source", check_host_source),
     ("ingest format", check_ingest_format),
     ("line format", check_line_format),
@@ -51,6 +52,20 @@ fn check_probe(server: &ExtendedServer) -> Result<()> {
     server.await_number("probe_success{check=\"shard\"}", |success| success == 1.0)?;
     let phase = "histogram_count(probe_duration{check=\"shard\",phase=\"headers\"})";
     server.await_number(phase, |count| count >= 1.0)
+}
+
+/// Settings, and a message that the receiver accepts.
+fn check_contact(server: &ExtendedServer) -> Result<()> {
+    let contact = "[[contact]]\nname = \"desk\"\nkind = \"lamp\"\nurl = ";
+    server.rejects(
+        &format!("{contact}\"http://a\"\nmildest_severity = 9\n"),
+        "mildest_severity is 9, must be 1 to 5",
+    )?;
+    let path = server.dir.0.join("contacts.toml");
+    let settings = format!("{contact}\"http://{}/\"\n", peers::http_server()?);
+    std::fs::write(&path, settings).context("cannot write the settings of the contact")?;
+    let path = path.to_str().context("the path is not UTF-8")?;
+    server.prints(&["contacts", "test", "desk", "--config", path], "accepted the message")
 }
 
 /// Settings, and a metric.
