@@ -79,6 +79,7 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/host/src/hiccup.rs", 1, "supervised"),
     ("crates/host/src/overhead/experiment_report.rs", 1, "joined"),
     ("crates/host/src/thread.rs", 1, "supervised"),
+    ("crates/import/src/batch_sender.rs", 1, "joined"),
     ("crates/intake/src/group_commit.rs", 1, "supervised"),
     ("crates/intake/src/intake.rs", 1, "supervised"),
     ("crates/journal/src/journal.rs", 1, "supervised"),
@@ -102,7 +103,6 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/topdeck/src/background.rs", 1, "fatal"),
     ("crates/topdeck/src/doctor/overhead.rs", 1, "fatal, by `background::spawn`"),
     ("crates/topdeck/src/hiccup.rs", 2, "fatal, by `background::spawn`"),
-    ("crates/topdeck/src/import/batch_sender.rs", 1, "joined"),
     ("crates/topdeck/src/journal/bench.rs", 1, "joined"),
     ("crates/topdeck/src/load.rs", 1, "fatal, by `background::spawn`"),
     ("crates/topdeck/src/process_waiter.rs", 1, "fatal, by `background::spawn`"),
@@ -114,6 +114,8 @@ const PUBLIC_ITEMS: &[&str] = &[
     // Used by ingest formats of other crates.
     "path_parameter",
     "with_response",
+    // In signatures of `answers::StoreArguments`.
+    "StoreArgumentValue",
     // In signatures of `role::Roles`.
     "ErasedRole",
     "RunningRole",

@@ -68,5 +68,5 @@ pub use openapi::document as openapi_document;
 pub use query_service::{QueryService, QueryServiceSettings};
 pub use role::json;
 pub use route::ApiRoute;
-pub use server::{ListenSettings, PORT, Server, ServerError, Settings};
+pub use server::{ListenSettings, Server, ServerError, Settings};
 pub use token::{Credential, Scope, Token, TokenError, TokenFile};

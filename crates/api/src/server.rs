@@ -11,6 +11,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, Method, StatusCode, Uri};
 use intake::{Restartable, keep_running};
+use net::forward_protocol::PORT;
 use net::tls::{ServerTls, TlsError};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
@@ -58,8 +59,6 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-/// Default port.
-pub const PORT: u16 = 7717;
 /// Poll interval of the token file.
 const TOKENS_POLL_INTERVAL: Duration = Duration::from_secs(2);
 

@@ -11,6 +11,9 @@ pub enum InspectError {
     /// candidates.
     #[error("{0}")]
     NoProcess(String),
+    /// A server does not observe what is asked for; the text says what to change.
+    #[error("{0}")]
+    NotObserved(String),
     /// The path of a metrics file cannot be read.
     #[error("cannot inspect {}", path.display())]
     Path {

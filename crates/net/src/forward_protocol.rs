@@ -1,6 +1,8 @@
 //! Constants of the forward protocol, shared by sender and receiver. `docs/formats/forward.md`
 //! describes them.
 
+/// Port of a server, unless its settings have another one.
+pub const PORT: u16 = 7717;
 /// Path of forward requests.
 pub const PATH: &str = "/v1/batches";
 /// Content type of forward requests.

@@ -57,6 +57,12 @@ pub struct DistributionOptions {
     pub keep_going: bool,
 }
 
+/// Remedy for an unknown format: an option with the known ones.
+pub fn format_remedy() -> String {
+    let names = InputFormat::ALL.map(InputFormat::name);
+    format!("set the format with --format: {}", names.join(", "))
+}
+
 /// Quantiles shown by default.
 const DEFAULT_QUANTILES: [f64; 8] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 0.99999];
 

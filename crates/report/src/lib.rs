@@ -1,4 +1,4 @@
-//! Reports: answers to queries as text, and as JSON documents.
+//! Reports: answers to queries, and the state of stores and journals, as text and as JSON.
 //!
 //! An answer is a value of crate `query` or `store`: a [`query::QueryResult`], a
 //! [`query::compare::Comparison`], a [`query::breakdown::Breakdown`], a [`store::Cardinality`].
@@ -7,29 +7,43 @@
 //! from: a store, or the response of a server.
 #![forbid(unsafe_code)]
 
+mod alerts;
 mod audit;
 mod breakdown;
 mod cardinality;
+mod changes;
 mod comparison;
 mod csv;
+mod damage;
 mod deletion;
 pub mod distribution;
 pub mod document;
 mod error;
 mod gap;
+pub mod journal_check;
+pub mod journal_format;
+pub mod journal_stat;
 mod overview;
 mod query_frames;
 mod query_plot;
 mod query_table;
 mod retention;
+mod rules;
+mod silences;
+mod slo;
+mod store_check;
 mod store_report;
 mod stream_point;
+mod targets;
 
+pub use alerts::alerts_text;
 pub use audit::audit_text;
 pub use breakdown::breakdown_text;
 pub use cardinality::cardinality_text;
+pub use changes::changes_text;
 pub use comparison::{comparison_body, comparison_text};
 pub use csv::{CsvTable, csv_text, document_csv};
+pub use damage::damage_text;
 pub use deletion::{Deletion, DeletionOutcome, deletion_text, sample_count_text};
 pub use error::DrawError;
 pub use gap::gap_text;
@@ -38,5 +52,10 @@ pub use query_frames::frames_text;
 pub use query_plot::{StepWindow, plot_text};
 pub use query_table::query_text;
 pub use retention::{retention_json, retention_rule_text, retention_text};
+pub use rules::rules_text;
+pub use silences::silences_text;
+pub use slo::{slo_text, slos_text};
+pub use store_check::{scrub_json, scrub_text};
 pub use store_report::{StoreReport, store_json, store_text};
 pub use stream_point::point_line;
+pub use targets::{ListedTarget, targets_json, targets_text};

@@ -37,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 mod cells;
+mod expected_csv;
 mod generator;
 mod keyed_rng;
 mod oracle;
@@ -47,6 +48,7 @@ mod table;
 
 use hist::Histogram;
 
+pub use self::expected_csv::expected_csv;
 pub use self::generator::{SampleGenerator, SyntheticSample};
 pub use self::oracle::{ExpectedStats, ExpectedWindow};
 use self::plan::DatasetPlan;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
+use client::{RequestParameters, ServerClient, print_stdout};
 use render::json::Json::{self, Map, Text};
 use render::table::TextTable;
 use render::terminal::Terminal;
@@ -12,8 +13,6 @@ use render::time::precise_time_text;
 use serde_json::Value;
 
 use crate::import::parse_label;
-use crate::output::print_stdout;
-use crate::server_client::{RequestParameters, ServerClient};
 use crate::time::{self, TimeExpr};
 
 /// Path of annotations.

@@ -3,9 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-
-use crate::output::print_stdout;
-use crate::server_client::{RequestParameters, ServerClient};
+use client::{RequestParameters, ServerClient, print_stdout};
 
 /// Reconcile received, stored and lost samples per producer and stage
 ///

@@ -7,9 +7,8 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{self, JoinHandle};
 
+use client::print_message;
 use journal::supervisor::panic_message;
-
-use crate::output::print_message;
 
 /// Exit status of a Rust program whose main thread panicked.
 const STATUS: i32 = 101;

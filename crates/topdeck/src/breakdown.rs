@@ -2,7 +2,10 @@
 
 use std::process::ExitCode;
 
+use answers::store_dir::{ParsedSelector, left_out_text};
+use answers::{AnswerSource, BreakdownThresholds, StoreArguments};
 use anyhow::{Result, anyhow, bail};
+use client::{ServerClient, print_stdout};
 use decode::{Quantity, Unit};
 use model::Selector;
 use query::breakdown::HeatmapSelection;
@@ -12,14 +15,9 @@ use render::number_formatter::parse_unit;
 use render::terminal::Terminal;
 use report::CsvTable;
 
-use crate::answer_source::{AnswerSource, BreakdownThresholds};
 use crate::compare::resolve_range;
 use crate::hist::options::parse_quantity;
-use crate::output::print_stdout;
 use crate::query::report_gaps;
-use crate::server_client::ServerClient;
-use crate::store::{ParsedSelector, left_out_text};
-use crate::store_arguments::StoreArguments;
 use crate::time::{self, TimeExpr};
 
 /// Break a heatmap selection down by label: share inside against outside

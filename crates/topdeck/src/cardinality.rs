@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use client::{ServerClient, print_stdout};
 use report::CsvTable;
 
-use crate::answer_source::AnswerSource;
-use crate::output::print_stdout;
-use crate::server_client::ServerClient;
+use answers::AnswerSource;
 
 /// Show which metrics, labels and label values have the most series
 ///

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use client::print_stdout;
 use inspect::cat;
 use inspect::find::MatchPreference;
 use inspect::metric_patterns::MetricPatterns;
 use inspect::reference_time::ReferenceTime;
 
-use crate::output::print_stdout;
 use crate::process_argument::find_process;
 
 /// Show all metrics of a process

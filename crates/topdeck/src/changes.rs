@@ -4,14 +4,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
-use render::table::TextTable;
-use render::terminal::Terminal;
+use client::{RequestParameters, ServerClient, print_stdout};
 use render::text::escape_control;
-use render::time::precise_time_text;
+use report::changes_text;
 use serde_json::Value;
 
-use crate::output::print_stdout;
-use crate::server_client::{RequestParameters, ServerClient};
 use crate::time::{self, TimeExpr};
 
 /// List series that vanished from a server and what replaced them, or accept such a change
@@ -69,7 +66,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             let text = answer["change"]["text"].as_str().context("unexpected response")?;
             format!("accepted: {}\n", escape_control(text))
         }
-        (false, None) => list_text(&answer).context("unexpected response of /v1/changes")?,
+        (false, None) => changes_text(&answer).context("unexpected response of /v1/changes")?,
     };
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
@@ -94,59 +91,4 @@ fn list(options: &Options) -> Result<Value> {
         parameters = parameters.with("open", "true");
     }
     options.server.get("/v1/changes", parameters)
-}
-
-fn list_text(answer: &Value) -> Option<String> {
-    let changes = answer["changes"].as_array()?;
-    if changes.is_empty() {
-        return Some("no series changed\n".to_owned());
-    }
-    let columns =
-        [("time", false), ("id", false), ("source", false), ("change", false), ("accepted", false)];
-    let mut table = TextTable::new(&columns);
-    for change in changes {
-        let acceptance = &change["acceptance"];
-        let by = acceptance["by"].as_str().map_or_else(String::new, |by| {
-            let note = acceptance["note"].as_str().unwrap_or_default();
-            let colon = if note.is_empty() { "" } else { ": " };
-            format!("{by}{colon}{note}")
-        });
-        table.row(vec![
-            precise_time_text(change["at_ns"].as_i64()?),
-            escape_control(change["id"].as_str()?),
-            escape_control(change["source"].as_str()?),
-            escape_control(change["text"].as_str()?),
-            escape_control(&by),
-        ]);
-    }
-    Some(table.text(&Terminal::new(false)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// `expect!` removes the indentation that all lines share.
-    fn without_indent(text: &str) -> String {
-        text.lines().map(|line| format!("{}\n", line.trim_start())).collect()
-    }
-
-    #[test]
-    fn a_change_is_listed_with_its_acceptance() {
-        let answer = serde_json::json!({"changes": [
-            {"id": "5d41", "at_ns": 1_700_000_000_000_000_000_i64, "source": "shop",
-             "text": "2 series vanished", "acceptance": null},
-            {"id": "40c8", "at_ns": 1_700_000_060_000_000_000_i64, "source": "shop",
-             "text": "label `lb` disappeared",
-             "acceptance": {"at_ns": 1, "by": "ann", "note": "planned"}},
-        ]});
-        expect_test::expect![[r#"
-              time                  id    source  change                  accepted
-              2023-11-14 22:13:20Z  5d41  shop    2 series vanished
-              2023-11-14 22:14:20Z  40c8  shop    label `lb` disappeared  ann: planned
-        "#]]
-        .assert_eq(&without_indent(&list_text(&answer).expect("a valid response")));
-        let none = serde_json::json!({"changes": []});
-        assert_eq!(list_text(&none).as_deref(), Some("no series changed\n"));
-    }
 }

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use client::{print_message, print_stdout};
 
 use crate::node::{ROLES, verify_settings, verify_tokens};
-use crate::output::{print_message, print_problems, print_stdout};
+use crate::output::print_problems;
 use crate::serve::data_dir;
 use crate::settings::Settings;
 use render::text::escape_control;

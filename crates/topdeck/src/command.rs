@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches as _, Parser};
+use client::print_message;
 
-use crate::output::print_message;
 use crate::subcommand_table::subcommands;
 use crate::{renamed_flags, usage_error};
 

@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use answers::store_dir::ParsedSelector;
 use anyhow::{Result, bail};
+use client::{ServerClient, print_stdout};
 use model::Selector;
 use query::Limits;
 use query::compare::Selection;
@@ -14,13 +16,10 @@ use render::time::precise_time_text;
 use report::CsvTable;
 use report::document::{self, CellEncoding};
 
-use crate::answer_source::AnswerSource;
-use crate::output::print_stdout;
 use crate::query::report_gaps;
-use crate::server_client::ServerClient;
-use crate::store::ParsedSelector;
 use crate::time::{self, TimeExpr};
 use crate::usage_error::exit_with_usage_error;
+use answers::AnswerSource;
 
 /// Compare two selections, or one selection at two times: distance and significance
 ///

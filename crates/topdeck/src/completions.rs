@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap_complete::Shell;
+use client::print_stdout;
 
 use crate::command;
-use crate::output::print_stdout;
 
 /// Print a completion script for a shell
 ///

@@ -1,7 +1,5 @@
 //! `topdeck dashboards`: dashboards of the page. `import` converts those of Grafana.
 
-mod grafana;
-mod grafana_variables;
 mod import;
 
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! The data directory, and its directories that were renamed since earlier versions.
+//! Access to the data directory, and its directories that were renamed since earlier versions.
 //!
 //! A directory is renamed at startup, after the store or the journal is locked. A rename is atomic
 //! and fsynced before anything is written to the directory: after a crash the directory has either
@@ -7,27 +7,16 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, bail};
+use client::STORE_DIR;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
-
-/// Directory of the store in the data directory.
-pub(crate) const STORE_DIR: &str = "store";
 
 /// Old name, new name.
 const RENAMED_DIRS: [(&str, &str); 3] =
     [("boards", "dashboards"), ("refused", "dead-letter"), ("journal/books", "journal/ledgers")];
-
-/// Data directory without settings: from `STATE_DIRECTORY`, `XDG_DATA_HOME` or `HOME`.
-pub(crate) fn default_data_dir() -> Option<PathBuf> {
-    let of =
-        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    of("STATE_DIRECTORY")
-        .or_else(|| of("XDG_DATA_HOME").map(|home| home.join("topdeck")))
-        .or_else(|| of("HOME").map(|home| home.join(".local/share/topdeck")))
-}
 
 /// Checks that this user may read and write the data directory, or create it. Other errors are
 /// found by whoever opens it.
@@ -93,6 +82,7 @@ pub(crate) fn rename_old_dirs(data: &Path) -> io::Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+    use std::path::PathBuf;
 
     use super::*;
 

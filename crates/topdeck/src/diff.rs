@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use client::{print_message, print_stdout};
 use inspect::diff;
 use inspect::find::MatchPreference;
 
-use crate::output::{print_message, print_stdout};
 use crate::process_argument::find_process;
 use crate::process_waiter::{self, ProcessWaiter, WakeReason};
 use crate::time;

@@ -5,7 +5,10 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use answers::store_dir::{ParsedSelector, left_out_text, no_match_error};
+use answers::{AnswerSource, StoreArguments};
 use anyhow::{Context as _, Result, anyhow, bail};
+use client::{ServerClient, print_stdout};
 use decode::{Quantity, Unit};
 use hist::Mixture;
 use model::{Selector, selector};
@@ -24,12 +27,7 @@ use render::time::precise_time_text;
 use report::CsvTable;
 use store::TimeColumn;
 
-use crate::answer_source::AnswerSource;
 use crate::hist::options::parse_quantity;
-use crate::output::print_stdout;
-use crate::server_client::ServerClient;
-use crate::store::{ParsedSelector, left_out_text, no_match_error};
-use crate::store_arguments::StoreArguments;
 use crate::time::{self, TimeExpr};
 
 /// Draw a heatmap of series over time: a column per time interval

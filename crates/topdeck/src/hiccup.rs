@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
+use client::{print_stderr, print_stdout};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::background;
-use crate::output::{print_stderr, print_stdout};
 use crate::time;
 use host::stalls::{DelayStats, JoinedScope, stalls_json, stalls_text};
 

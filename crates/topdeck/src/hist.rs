@@ -10,9 +10,9 @@ use std::fs;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use client::{print_message, print_stdout};
 
 pub(crate) use crate::hist::options::Options;
-use crate::output::{print_message, print_stdout};
 use render::terminal::Terminal;
 use report::distribution::{self, CollectedInput};
 
@@ -86,7 +86,7 @@ fn report_errors(options: &Options, collected: &CollectedInput) {
     } else if collected.error_count > 0 {
         let unknown = collected.errors.iter().any(|(_, error)| error.expected == "a known format");
         let advice = if unknown {
-            crate::output::format_remedy()
+            report::distribution::format_remedy()
         } else {
             "repair the input, or report the readable part with --keep-going".to_owned()
         };

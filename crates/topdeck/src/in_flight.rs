@@ -1,17 +1,13 @@
 //! `topdeck in-flight`: operations in flight.
 
-mod observed_requests;
-
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
+use client::{RequestParameters, ServerClient, print_message, print_stdout};
 use inspect::find::{self, MatchPreference};
-use inspect::in_flight;
+use inspect::{ObservedRequests, in_flight};
 
-use self::observed_requests::ObservedRequests;
-use crate::output::{print_message, print_stdout};
 use crate::process_argument::find_process;
-use crate::server_client::ServerClient;
 use crate::time;
 
 /// Show operations in flight
@@ -100,7 +96,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 fn run_wire(options: &Options) -> Result<ExitCode> {
-    let mut requests = ObservedRequests::read(&options.server)?;
+    let status = options.server.get("/v1/status", RequestParameters::default())?;
+    let mut requests = ObservedRequests::parse(&status).with_context(|| options.server.url())?;
     if let Some(least_ns) = options.older_than {
         requests.retain_older_than(least_ns);
     }

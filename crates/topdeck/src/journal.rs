@@ -1,8 +1,7 @@
 //! `topdeck journal`: commands of the durable log.
 //!
-//! One file per subcommand. [`parse`] parses sizes and positions, [`format`] formats them;
-//! [`record_output`] writes records to standard output, [`record_splitter`] splits input into
-//! records, [`progress_line`] shows progress on a terminal.
+//! One file per subcommand. [`parse`] parses sizes and positions; [`record_output`] writes records
+//! to standard output, [`record_splitter`] splits input into records.
 
 mod append;
 mod bench;
@@ -10,10 +9,8 @@ mod cat;
 mod check;
 mod checkpoint;
 mod create;
-pub(crate) mod format;
 mod limit;
 pub(crate) mod parse;
-pub(crate) mod progress_line;
 mod record_output;
 mod record_splitter;
 mod seek;
@@ -26,9 +23,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
+use client::print_message;
 use journal::{Error, Journal};
+use report::journal_format;
 
-use crate::output::print_message;
 use crate::subcommand_table::subcommands;
 use render::bytes::humanize_sizes;
 use render::text::shell_quote;
@@ -106,7 +104,7 @@ fn try_open(dir: &Path, options: &journal::Options) -> Result<Journal, Error> {
         print_message(format_args!(
             "{}: recovered on open: {}",
             dir.display(),
-            format::describe_gap(gap)
+            journal_format::describe_gap(gap)
         ));
     }
     for file in &report.damaged_files {
@@ -131,13 +129,13 @@ fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
             | Error::TooManyHandles { .. }
             | Error::CheckpointCorrupt { .. } => return anyhow!("{error}"),
             Error::Full(full) => {
-                format!("journal is full: {}", format::full_message(&quoted, full))
+                format!("journal is full: {}", journal_format::full_message(&quoted, full))
             }
             Error::AppendTimeout { waited } => {
                 format!(
                     "the buffer was full for {}: {}",
                     format_duration(*waited),
-                    format::stalled_message(&quoted)
+                    journal_format::stalled_message(&quoted)
                 )
             }
             Error::InvalidSetting { .. } => humanize_sizes(&error.to_string()),

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use client::{print_message, print_stderr, print_stdout};
 use load::Calibration;
 use load::report::{hlog, page, run_document, run_report, search_document, search_report};
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
@@ -28,7 +29,6 @@ use crate::background;
 pub(crate) use crate::load::options::Options;
 use crate::load::options::{Command, RunOptions};
 use crate::load::run_observer::RunObserver;
-use crate::output::{print_message, print_stderr, print_stdout};
 use load::report::push_sink::{PushSink, PushTarget};
 use load::report::run_plan::RunPlan;
 use load::report::run_report::{RequirementResult, RunReport};

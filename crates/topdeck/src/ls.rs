@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use client::{print_message, print_stdout};
 use inspect::{find, ls};
-
-use crate::output::{print_message, print_stdout};
 
 /// List the processes that export metrics in shared memory
 ///

@@ -3,7 +3,6 @@
 
 mod alerts;
 mod annotate;
-mod answer_source;
 mod audit;
 mod background;
 mod breakdown;
@@ -47,15 +46,12 @@ mod restore;
 mod retire;
 mod rules;
 mod serve;
-mod server_client;
 mod server_log;
-mod server_session;
 mod settings;
 mod silences;
 mod slo;
 mod snapshot;
 mod store;
-mod store_arguments;
 mod subcommand_table;
 mod tail;
 mod targets;

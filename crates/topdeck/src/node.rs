@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use answers::store_dir::with_dir;
 use anyhow::{Error, Result};
+use client::{LOCK_FILE, STORE_DIR, private_dir};
 use heap::HeapTrimmer;
 use intake::{Intake, LogLevel, WriteTarget};
 use journal::{Journal, Supervisor, supervisor};
@@ -23,11 +25,10 @@ use role::{NodeMode, RoleContext, RoleEntry, RoleTable, RunningRoles};
 use rustix::process::{Resource, getrlimit};
 use store::{RetentionRule, Store};
 
-use crate::data_dirs::{STORE_DIR, check_access, rename_old_dirs};
-use crate::server_client::LOCK_FILE;
+use crate::data_dirs::{check_access, rename_old_dirs};
 use crate::server_log::ServerLog;
 use crate::settings::{NodeSettings, Settings};
-use crate::store::{disk, private_dir, with_dir};
+use crate::store::disk;
 
 /// All roles, in the order of data flow: the last one starts first and stops last, so that each
 /// role can hand over its last measurements. `api` is not in the table: it answers for all roles,

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use answers::store_dir::{open, with_dir};
 use anyhow::{Result, bail};
+use client::{RequestParameters, ServerClient, print_stdout};
 use decode::{Quantity, Unit};
 use query::overview::row_threshold::RowThreshold;
 use query::overview::{MEMORY_BYTES_MAX, Overview, OverviewTimes, PageRange, RowGroup, RowKey};
@@ -13,11 +15,8 @@ use serde_json::Value;
 use store::DAY;
 
 use crate::hist::options::parse_quantity;
-use crate::output::print_stdout;
-use crate::query::error_text;
-use crate::server_client::{RequestParameters, ServerClient};
-use crate::store::{open, with_dir};
 use crate::time::{self, TimeExpr};
+use answers::error_text;
 use render::terminal::Terminal;
 
 /// Show which metrics and services have requests above their threshold

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use client::{print_message, print_stdout};
 use inspect::find::{self, MatchPreference};
 use inspect::post_mortem;
 
-use crate::output::{print_message, print_stdout};
 use crate::process_argument::find_process;
 
 /// Show the last state of a terminated process

@@ -1,8 +1,7 @@
 //! Resolves the process argument of the command line.
 
+use client::print_message;
 use inspect::find::{self, MatchPreference, MatchedProcess};
-
-use crate::output::print_message;
 
 /// Finds the process, and prints a note if the choice is not obvious.
 pub(crate) fn find_process(text: &str, prefer: MatchPreference) -> inspect::Result<MatchedProcess> {

@@ -3,7 +3,9 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use answers::{AnswerSource, BoundedQuery, StoreArguments, with_flags};
 use anyhow::{Context as _, Result, bail};
+use client::{ServerClient, print_message, print_stdout};
 use model::{Gap, Selector};
 use query::promql::{self, Expr, ExprKind};
 use query::step::{STEPS_MAX, common_window, default_step};
@@ -14,16 +16,12 @@ use render::time::precise_time_text;
 use report::document::{self, CellEncoding};
 use report::{CsvTable, StepWindow, gap_text};
 
-use crate::answer_source::{AnswerSource, BoundedQuery};
-use crate::output::{print_message, print_stdout};
-use crate::server_client::ServerClient;
-use crate::store_arguments::StoreArguments;
 use crate::time::{self, TimeExpr};
 
 /// Query a store or a server in PromQL or CAQL
 ///
-/// Without --from, --step or --to it is an instant query at the end of the last row of the store.
-/// With --from it is a range query until --to, one result per --step. Every statistic of a
+/// Without --from, --step or --to it is an instant query at the end of the last sample of the
+/// store. With --from it is a range query until --to, one result per --step. Every statistic of a
 /// distribution has bounds, and every percentile is shown with the maximum.
 /// `exact_increase(latency[5m])` is the exact increase in these five minutes, merged from rollups;
 /// `rate` and `increase` are Prometheus', which extrapolate. Thresholds, as in
@@ -266,20 +264,6 @@ pub(crate) fn report_error(error: &Error, text: &str) {
         let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let _ = writeln!(std::io::stderr(), "{line}");
     }
-}
-
-/// Error as one line.
-pub(crate) fn error_text(error: &Error) -> String {
-    with_flags(&error.to_string())
-}
-
-/// Limits with the names of their command line flags.
-fn with_flags(message: &str) -> String {
-    let mut message = message.to_owned();
-    for limit in ["max_samples", "max_series", "max_bytes", "max_steps"] {
-        message = message.replace(limit, &format!("--{}", limit.replace('_', "-")));
-    }
-    message.replace("raise timeout", "raise --timeout")
 }
 
 /// First time, last time and step; step 0 for an instant query.

@@ -2,15 +2,14 @@
 
 use std::process::ExitCode;
 
+use answers::store_dir::parse_selector;
 use anyhow::Result;
+use client::{RequestParameters, ServerClient, print_stdout};
 use model::Selector;
 use render::text::plural;
 use store::RowCount;
 
-use crate::output::print_stdout;
 use crate::retire::{answer_count, series_text};
-use crate::server_client::{RequestParameters, ServerClient};
-use crate::store::parse_selector;
 
 /// Rename series of a server, or change their unit
 ///

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use client::private_dir;
 
-use crate::store::{private_dir, restore_snapshot};
+use crate::store::restore_snapshot;
 
 /// Create a data directory for `topdeck serve` from a snapshot
 ///

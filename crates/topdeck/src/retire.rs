@@ -2,14 +2,12 @@
 
 use std::process::ExitCode;
 
+use answers::store_dir::parse_selector;
 use anyhow::{Result, bail};
+use client::{RequestParameters, ServerClient, print_stdout};
 use model::{Selector, Series, SeriesKind};
 use render::text::plural;
 use serde_json::Value;
-
-use crate::output::print_stdout;
-use crate::server_client::{RequestParameters, ServerClient};
-use crate::store::parse_selector;
 
 /// End series of a server now: they are no longer current, and their rows stay
 ///

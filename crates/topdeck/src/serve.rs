@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
+use client::default_data_dir;
 use role::NodeMode;
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::data_dirs::default_data_dir;
 use crate::node::{Node, ROLES, STOP_LIMIT};
 use crate::output::print_problems;
 use crate::server_log::{LogFormat, ServerLog};

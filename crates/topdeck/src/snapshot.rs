@@ -3,10 +3,9 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use client::{RequestParameters, ServerClient, print_stdout};
 use http::Method;
 
-use crate::output::print_stdout;
-use crate::server_client::{RequestParameters, ServerClient};
 use render::text::escape_control;
 
 /// Create a snapshot of a running topdeck

@@ -3,14 +3,12 @@
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
+use answers::store_dir::ParsedSelector;
 use anyhow::{Context as _, Result, bail};
+use client::{RequestParameters, ServerClient, print_message, print_stdout};
 use render::terminal::Terminal;
 use render::text::{escape_control, plural};
 use serde_json::Value;
-
-use crate::output::{print_message, print_stdout};
-use crate::server_client::{RequestParameters, ServerClient};
-use crate::store::ParsedSelector;
 
 /// Print new points of a server as they arrive
 ///

@@ -3,18 +3,12 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use render::json::Json::{self, List, Object, Text};
-use render::json::{integer, number};
+use client::{RequestParameters, ServerClient, print_stdout};
 use render::number_formatter::NumberFormatter;
-use render::table::TextTable;
-use render::terminal::Terminal;
 use render::text::escape_control;
 use render::time::duration_text;
-use report::CsvTable;
+use report::{CsvTable, ListedTarget, targets_json, targets_text};
 use serde_json::Value;
-
-use crate::output::print_stdout;
-use crate::server_client::{RequestParameters, ServerClient};
 
 /// Show the state of the scrapes, checks and sources of a server
 ///
@@ -85,19 +79,6 @@ const KINDS: [TargetKind; 2] = [
         own_labels: &["__name__", "phase", "outcome"],
     },
 ];
-
-/// One target or source.
-struct ListedTarget {
-    kind: &'static str,
-    labels: String,
-    state: &'static str,
-    is_ok: bool,
-    /// Share of successful attempts of the last hour; `None` for a source.
-    success_share: Option<f64>,
-    longest: String,
-    /// Latest failure of the last hour, or how long a source is absent.
-    failure: String,
-}
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut targets = Vec::new();
@@ -246,43 +227,6 @@ fn state_text(is_up: Option<bool>) -> &'static str {
         Some(false) => "down",
         None => "unknown",
     }
-}
-
-fn targets_text(targets: &[ListedTarget]) -> String {
-    let columns = [
-        ("state", false),
-        ("kind", false),
-        ("target", false),
-        ("successes, 1 h", true),
-        ("longest, 1 h", true),
-        ("latest failure", false),
-    ];
-    let mut table = TextTable::new(&columns);
-    for target in targets {
-        table.row(vec![
-            target.state.to_owned(),
-            target.kind.to_owned(),
-            target.labels.clone(),
-            target.success_share.map_or(String::new(), |of| format!("{:.2} %", of * 100.0)),
-            target.longest.clone(),
-            escape_control(&target.failure),
-        ]);
-    }
-    table.text(&Terminal::new(false))
-}
-
-fn targets_json(targets: &[ListedTarget]) -> Json {
-    let targets = targets.iter().map(|target| {
-        Object(vec![
-            ("state", Text(target.state.to_owned())),
-            ("kind", Text(target.kind.to_owned())),
-            ("target", Text(target.labels.clone())),
-            ("success_share", target.success_share.map_or(Json::Null, number)),
-            ("longest", Text(target.longest.clone())),
-            ("latest_failure", Text(target.failure.clone())),
-        ])
-    });
-    Object(vec![("schema", integer(1)), ("targets", List(targets.collect()))])
 }
 
 #[cfg(test)]

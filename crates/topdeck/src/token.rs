@@ -6,12 +6,10 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use api::{Credential, Scope, TokenFile};
 use clap::Subcommand;
+use client::{print_stdout, private_dir};
 use render::table::format_table;
 use render::text::escape_control;
 use render::time::precise_time_text;
-
-use crate::output::print_stdout;
-use crate::store::private_dir;
 
 /// Create, list and remove access tokens
 ///

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use client::{print_message, print_stdout};
 
-use crate::output::{print_message, print_stdout};
 use crate::time;
 use inspect::top::app_state::AppState;
 use inspect::top::detail_selection::DetailSelection;

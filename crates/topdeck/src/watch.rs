@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use client::print_stdout;
 use inspect::find::MatchPreference;
 use inspect::metric_patterns::MetricPatterns;
 use inspect::watch::{self, WatchSummary};
 
-use crate::output::print_stdout;
 use crate::process_argument::find_process;
 use crate::process_waiter::{self, ProcessWaiter, WakeReason};
 use crate::time;

@@ -1,8 +1,6 @@
 //! `topdeck wire`: operations of other programs, measured from captured packets.
 
 mod live;
-mod report_json;
-mod report_text;
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -11,15 +9,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use client::{print_message, print_stdout};
+use inspect::capture::{self, CaptureSummary};
 use protocol::PROTOCOLS;
 use protocol::fingerprint::RouteTemplates;
 use protocol::observer::ObservedProtocol;
 use render::terminal::Terminal;
-use wire::{
-    CaptureFile, ConnectionTracker, LeftOutLibraries, ServiceRule, TlsTarget, TrackerSettings,
-};
+use wire::{CaptureFile, ConnectionTracker, ServiceRule, TlsTarget, TrackerSettings};
 
-use crate::output::{print_message, print_stdout};
 use crate::time;
 
 /// Bytes read from a file at once.
@@ -151,30 +148,6 @@ fn positive(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(ns.unsigned_abs()))
 }
 
-/// What was read, for the reports.
-pub(crate) struct CaptureSummary {
-    /// Name of the file or of the interface.
-    pub(crate) source: String,
-    /// Whether the file ends inside a packet.
-    pub(crate) is_truncated: bool,
-    /// The kernel has passed only packets of the ports of services.
-    pub(crate) has_port_filter: bool,
-    /// Packets that the kernel dropped, as it or the capturing program reported.
-    pub(crate) reported_drops: u64,
-    /// Probes at TLS libraries; `None` without them.
-    pub(crate) tls: Option<TlsSummary>,
-}
-
-/// Probes at TLS libraries.
-pub(crate) struct TlsSummary {
-    /// Files with probes.
-    pub(crate) files: Vec<String>,
-    /// Files that are not read, though processes use them.
-    pub(crate) left_out: LeftOutLibraries,
-    /// Chunks of plaintext that were lost.
-    pub(crate) lost_events: u64,
-}
-
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let routes = RouteTemplates::new(options.route.clone()).map_err(anyhow::Error::msg)?;
     let defaults: Vec<&ObservedProtocol> = PROTOCOLS.iter().filter(|_| !options.only).collect();
@@ -199,18 +172,18 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let has_services = !tracker.services().is_empty();
     if options.json {
-        let json = report_json::document(&tracker, &summary);
+        let json = capture::capture_json(&tracker, &summary);
         print_stdout(format!("{json}\n").as_bytes())?;
     } else {
         let terminal = Terminal::new(options.ascii);
-        let text = report_text::report(&tracker, &summary, options.statements, &terminal);
+        let text = capture::capture_text(&tracker, &summary, options.statements, &terminal);
         print_stdout(text.as_bytes())?;
     }
     if let Some(failure) = failure {
         return Err(failure);
     }
     if !has_services {
-        bail!("{}", no_service_message(&tracker, &summary));
+        bail!("{}", capture::no_service_message(&tracker, &summary));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -246,24 +219,4 @@ fn read_packets(
         source,
     };
     Ok((summary, failure))
-}
-
-/// What the capture has instead of known services.
-fn no_service_message(tracker: &ConnectionTracker, summary: &CaptureSummary) -> String {
-    let ports: Vec<String> =
-        tracker.other_ports().iter().take(5).map(|(port, _)| port.to_string()).collect();
-    let source = &summary.source;
-    match ports.is_empty() {
-        // The kernel passes only packets of the ports that are asked for.
-        true => format!(
-            "{source}: no packet of a known service; name the port and protocol of yours, as in \
-             --service shop=9911/http"
-        ),
-        false => format!(
-            "{source}: no packet of a known service, but of the ports {}; name their protocol, as \
-             in --service {}/http",
-            ports.join(", "),
-            ports[0]
-        ),
-    }
 }

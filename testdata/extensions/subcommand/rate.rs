@@ -4,8 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
-
-use crate::output::print_stdout;
+use client::print_stdout;
 
 /// Print a count per second
 #[derive(clap::Args)]

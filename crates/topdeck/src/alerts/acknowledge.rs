@@ -4,11 +4,9 @@
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use client::{ServerClient, print_stdout};
 use render::text::plural;
 use serde_json::{Map, Value, json};
-
-use crate::output::print_stdout;
-use crate::server_client::ServerClient;
 
 /// Acknowledge alerts: escalations and reminders of them stop
 ///

@@ -1,6 +1,7 @@
 //! `topdeck alerts --history`.
 
 use anyhow::{Context as _, Result};
+use client::RequestParameters;
 use render::table::TextTable;
 use render::terminal::Terminal;
 use render::text::escape_control;
@@ -8,7 +9,6 @@ use render::time::{duration_text, precise_time_text};
 use serde_json::Value;
 
 use super::Options;
-use crate::server_client::RequestParameters;
 
 /// Text of the changes that the options select.
 pub(super) fn history(options: &Options) -> Result<String> {

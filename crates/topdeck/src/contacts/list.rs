@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use client::{print_message, print_stdout};
 use journal::wall_clock;
 use render::table::format_table;
 use render::text::escape_control;
 use render::time::{format_age, format_time};
 
 use super::SettingsArgument;
-use crate::output::{print_message, print_stdout};
 
 /// List the contacts, rotations and escalations of a settings file
 ///

@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use client::{print_message, print_stdout};
 use journal::wall_clock;
 use net::tls::ClientTls;
 use notify::ContactTest;
 use render::text::escape_control;
 
 use super::SettingsArgument;
-use crate::output::{print_message, print_stdout};
 
 /// Send a test message to a contact
 ///

@@ -6,12 +6,10 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, anyhow, bail};
 use api::json::Json::{self, Bool, List, Null, Object, Text};
 use api::json::integer;
+use client::{RequestParameters, ServerClient, print_message, print_stdout};
+use grafana::{ConvertedDashboard, ImportNote};
 use render::text::{escape_control, plural};
 use serde_json::Value;
-
-use crate::dashboards::grafana::{ConvertedDashboard, ImportNote};
-use crate::output::{print_message, print_stdout};
-use crate::server_client::{RequestParameters, ServerClient};
 
 /// Path of dashboards.
 const PATH: &str = "/v1/dashboards";

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use crate::output::{print_message, print_stdout};
 use anyhow::Result;
+use client::{print_message, print_stdout};
 
 /// Measure the cost of reading the time and the error of topdeck's clock
 ///

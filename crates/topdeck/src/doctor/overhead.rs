@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
+use client::{ProgressLine, print_message, print_stdout};
 use host::overhead::{self, Experiment, ExperimentSettings, SOCKETS_MAX};
 
 use crate::background;
 use crate::journal::parse;
-use crate::journal::progress_line::ProgressLine;
-use crate::output::{print_message, print_stdout};
 
 /// Measure the overhead that monitoring tools cause on this machine
 ///

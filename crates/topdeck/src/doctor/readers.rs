@@ -7,9 +7,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use client::{print_message, print_stdout};
 use host::{ProcessCollector, table_readers};
-
-use crate::output::{print_message, print_stdout};
 
 /// Measure the cost of several readers of the process table, with topdeck and with ps
 ///

@@ -13,13 +13,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
+use client::{ProgressLine, print_message};
 use journal::{Ack, BatchIdentity, Error, Journal, Level, Settings};
+use report::journal_format;
 
 use crate::journal::create::{create, creation_summary};
-use crate::journal::progress_line::ProgressLine;
 use crate::journal::record_splitter::{ReadStatus, RecordDelimiter, RecordSplitter};
-use crate::journal::{format, open, parse, try_open, with_dir};
-use crate::output::print_message;
+use crate::journal::{open, parse, try_open, with_dir};
 use render::bytes::format_bytes;
 use render::bytes::format_rate;
 use render::text::shell_quote;
@@ -121,7 +121,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         ));
         match journal.stat().map_err(with_dir(&options.dir))?.full_reason {
             Some(full) => print_message(with_dir(&options.dir)(full.into())),
-            None => print_message(format::stalled_message(&shell_quote(&options.dir))),
+            None => print_message(journal_format::stalled_message(&shell_quote(&options.dir))),
         }
     }
     Ok(if short { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -253,7 +253,7 @@ impl<'a> RecordAppender<'a> {
                 let rate = format_rate(done.bytes, elapsed);
                 format!(
                     "{}, {}, {rate}",
-                    format::format_records(done.records),
+                    journal_format::format_records(done.records),
                     format_bytes(done.bytes)
                 )
             });
@@ -334,7 +334,7 @@ impl<'a> RecordAppender<'a> {
         if failed.unconfirmed > 0 {
             text = format!(
                 "{text}; {} more appended, not confirmed to have reached {}",
-                format::format_records(failed.unconfirmed),
+                journal_format::format_records(failed.unconfirmed),
                 self.options.durability
             );
         }
@@ -382,9 +382,9 @@ impl AppendSummary {
     }
 
     fn text(&self, elapsed: Duration) -> String {
-        let mut text = format!("{} appended", format::format_records(self.records));
+        let mut text = format!("{} appended", journal_format::format_records(self.records));
         if let Some(positions) = &self.positions {
-            text.push_str(&format!(", {}", format::format_positions(positions)));
+            text.push_str(&format!(", {}", journal_format::format_positions(positions)));
             let others = (positions.end - positions.start).saturating_sub(self.records);
             if others > 0 {
                 text.push_str(&format!(
@@ -399,7 +399,7 @@ impl AppendSummary {
         text.push_str(&format!(", {}", format_duration(elapsed)));
         if self.duplicates > 0 {
             let were = if self.duplicates == 1 { "was" } else { "were" };
-            let repeats = format::format_records(self.duplicates);
+            let repeats = journal_format::format_records(self.duplicates);
             text.push_str(&format!("; {repeats} {were} duplicates, not appended again"));
         }
         text

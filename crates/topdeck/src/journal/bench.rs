@@ -14,14 +14,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use client::{ProgressLine, print_stdout};
 use hist::{Histogram, Recorder};
 use journal::{Compression, Journal, Level, Limits, ReadItem, Settings, StartPosition};
+use report::journal_format;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::journal::create::create;
-use crate::journal::progress_line::ProgressLine;
-use crate::journal::{format, parse, with_dir};
-use crate::output::print_stdout;
+use crate::journal::{parse, with_dir};
 use render::bytes::format_bytes;
 use render::bytes::format_rate;
 use render::table::format_table;
@@ -157,12 +157,12 @@ fn measure(options: &Options, dir: &Path) -> Result<String> {
     };
     let mut text = format!(
         "{} of {} ({}), {producers}, level {}{}, compression {}, buffer {}, on {}\n",
-        format::format_records(records),
+        journal_format::format_records(records),
         format_bytes(options.record_size),
         format_bytes(size),
         options.durability,
         if options.exclusive { ", alone" } else { "" },
-        format::compression_name(options.compression),
+        journal_format::compression_name(options.compression),
         format_bytes(options.buffer),
         file_system(dir)
     );
@@ -254,7 +254,7 @@ fn measure_append(
                 format!(
                     "{} of {} appended",
                     value_formatter::count(appended),
-                    format::format_records(records)
+                    journal_format::format_records(records)
                 )
             });
             thread::sleep(Duration::from_millis(20));
@@ -324,12 +324,12 @@ fn measure_read(journal: &Journal, dir: &Path, records: u64) -> Result<(Duration
             ReadItem::Batch(batch) => {
                 found += batch.records().filter(|r| r.position < u64::MAX).count() as u64
             }
-            ReadItem::Gap(gap) => bail!("{}", format::describe_gap(&gap)),
+            ReadItem::Gap(gap) => bail!("{}", journal_format::describe_gap(&gap)),
         }
     }
     let (wall, cpu) = (start.elapsed(), process_cpu().saturating_sub(cpu_before));
     if found != records {
-        bail!("{} read, but {records} appended", format::format_records(found));
+        bail!("{} read, but {records} appended", journal_format::format_records(found));
     }
     Ok((wall, cpu))
 }

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use client::print_stdout;
 use journal::{Checkpoint, CheckpointKind, Error, StartPosition};
+use report::{journal_format, journal_stat};
 
-use crate::journal::{format, open_read_only, parse, stat, with_dir};
-use crate::output::print_stdout;
+use crate::journal::{open_read_only, parse, with_dir};
 use render::text::escape_control;
 use render::text::shell_quote;
 use render::time::format_time;
@@ -61,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             .iter()
             .any(|checkpoint| checkpoint.kind == CheckpointKind::Plain)
         {
-            true => stat::checkpoint_table(&stat, CheckpointKind::Plain, "checkpoint"),
+            true => journal_stat::checkpoint_table(&stat, CheckpointKind::Plain, "checkpoint"),
             false => format!(
                 "no checkpoints; set one with `topdeck journal checkpoint {quoted} NAME --at end`\n"
             ),
@@ -90,7 +91,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                 "{}: set at position {}; records after it are {} when a limit is reached\n",
                 escape_control(name),
                 set.position,
-                stat::at_limit(&set, stat(&journal)?.settings.limits.on_full)
+                journal_stat::at_limit(&set, stat(&journal)?.settings.limits.on_full)
             )
         }
         (Some(_), Some(Checkpoint { pins_records: true, .. })) if options.droppable => {
@@ -113,9 +114,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                 "{}: position {}, {} behind the end, set {}; records after it are {} when a limit is reached\n",
                 escape_control(name),
                 checkpoint.position,
-                format::format_records(stat::lag_records(&stat, &checkpoint)),
+                journal_format::format_records(journal_stat::lag_records(&stat, &checkpoint)),
                 format_time(checkpoint.committed_at),
-                stat::at_limit(&checkpoint, stat.settings.limits.on_full)
+                journal_stat::at_limit(&checkpoint, stat.settings.limits.on_full)
             )
         }
         (None, None) => unreachable!("BUG: rejected above"),

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use client::print_stdout;
 use journal::{Compression, Journal, LimitPolicy, Limits, Settings};
+use report::journal_format;
 
 use crate::journal::parse::{self, OptionalLimit};
-use crate::journal::{format, with_dir};
-use crate::output::print_stdout;
+use crate::journal::with_dir;
 use render::bytes::format_bytes;
 use render::text::escape_control;
 
@@ -100,14 +101,14 @@ pub(crate) fn creation_summary(dir: &Path, settings: &Settings) -> String {
     let dir = escape_control(&dir.display().to_string());
     let compressed = match settings.compression {
         Compression::None => "not compressed".to_owned(),
-        compression => format!("compressed with {}", format::compression_name(compression)),
+        compression => format!("compressed with {}", journal_format::compression_name(compression)),
     };
     format!(
         "created a journal in {dir}: {compressed}, segments of {}, a buffer of {}.\nRetention: \
          {}.\n",
         format_bytes(settings.segment_bytes),
         format_bytes(settings.buffer_bytes),
-        format::describe_limits(&settings.limits),
+        journal_format::describe_limits(&settings.limits),
     )
 }
 

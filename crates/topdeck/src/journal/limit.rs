@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use client::print_stdout;
 use journal::{LimitPolicy, Limits};
+use report::journal_format;
 
 use crate::journal::parse::{self, OptionalLimit};
-use crate::journal::{format, open_read_only, with_dir};
-use crate::output::print_stdout;
+use crate::journal::{open_read_only, with_dir};
 
 /// Show or change the retention of a journal
 ///
@@ -56,6 +57,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if limits != before {
         journal.set_limits(limits).map_err(with_dir(&options.dir))?;
     }
-    print_stdout(format!("retention: {}\n", format::describe_limits(&limits)).as_bytes())?;
+    print_stdout(format!("retention: {}\n", journal_format::describe_limits(&limits)).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

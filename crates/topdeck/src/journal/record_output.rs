@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use client::print_message;
 use journal::{Journal, JournalReader, Level, ReadItem, StartPosition, Subscriber};
+use report::journal_format;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::journal::{format, parse, with_dir};
-use crate::output::print_message;
+use crate::journal::{parse, with_dir};
 
 /// Exit status: records were missing.
 pub(crate) const EXIT_GAPS: u8 = 3;
@@ -152,7 +153,7 @@ impl<'a> RecordOutput<'a> {
                         print_message(format_args!(
                             "{}: {}",
                             self.options.dir.display(),
-                            format::describe_gap(&gap)
+                            journal_format::describe_gap(&gap)
                         ));
                         self.gaps += 1;
                         self.written_to = gap.positions.end;

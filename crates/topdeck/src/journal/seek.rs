@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use client::print_stdout;
 use journal::{CheckpointKind, StartPosition};
+use report::journal_format;
 
-use crate::journal::{format, open_read_only, parse, with_dir};
-use crate::output::print_stdout;
+use crate::journal::{open_read_only, parse, with_dir};
 use render::text::escape_control;
 use render::text::shell_quote;
 
@@ -66,10 +67,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let what = if to < from {
         let watermarks = journal.watermarks();
         // Records passed may have been dropped since, but not retained ones.
-        let again = format::format_records(from.min(watermarks.end) - to);
+        let again = journal_format::format_records(from.min(watermarks.end) - to);
         format!("{again} will be read again")
     } else if to > from {
-        format!("{} will be skipped", format::format_records(to - from))
+        format!("{} will be skipped", journal_format::format_records(to - from))
     } else {
         "unchanged".to_owned()
     };

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
+use client::print_stdout;
 use journal::{CheckpointKind, StartPosition};
+use report::{journal_format, journal_stat};
 
-use crate::journal::{format, open_read_only, parse, stat, with_dir};
-use crate::output::print_stdout;
+use crate::journal::{open_read_only, parse, with_dir};
 use render::text::escape_control;
 use render::text::shell_quote;
 
@@ -74,7 +75,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                 .iter()
                 .any(|checkpoint| checkpoint.kind == CheckpointKind::Subscriber)
             {
-                true => stat::checkpoint_table(&stat, CheckpointKind::Subscriber, "subscriber"),
+                true => {
+                    journal_stat::checkpoint_table(&stat, CheckpointKind::Subscriber, "subscriber")
+                }
                 false => format!(
                     "no subscribers; add one with `topdeck journal subscribers {} add NAME`\n",
                     shell_quote(dir)
@@ -88,8 +91,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                 "{}: subscribed at position {}, {} to read; unread records are {} when a limit is reached\n",
                 escape_control(name),
                 added.position,
-                format::format_records(behind),
-                stat::at_limit(&added, on_full(&journal)?)
+                journal_format::format_records(behind),
+                journal_stat::at_limit(&added, on_full(&journal)?)
             )
         }
         Some(SubscriberCommand::Remove { name }) => {

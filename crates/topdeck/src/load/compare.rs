@@ -10,11 +10,11 @@ use anyhow::{Context as _, Result, bail};
 use api::json::Json::{Bool, List, Null, Object, Text};
 use api::json::{Json, integer, number};
 use clap::ValueEnum;
+use client::print_stdout;
 use hist::Mixture;
 use query::compare::{Comparison, INTERVALS_MAX};
 use render::text::{escape_control, wrap_text};
 
-use crate::output::print_stdout;
 use load::report::run_report::INVALID;
 use load::report::statistics::estimate_formatter;
 use load::report::stored_run::StoredRun;

@@ -3,11 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use client::print_stdout;
 use load::Sessions;
 use load::report::sessions;
 use render::terminal::Terminal;
-
-use crate::output::print_stdout;
 
 /// Share of sessions that hit a slow response
 ///

@@ -6,9 +6,8 @@ use std::process::ExitCode;
 use ::alerts::read_rule_file;
 use ::rules::ProblemSeverity;
 use anyhow::Result;
+use client::{print_stderr, print_stdout};
 use render::text::{escape_control, plural};
-
-use crate::output::{print_stderr, print_stdout};
 
 /// Check rule files
 ///

@@ -5,14 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
+use client::{RequestParameters, ServerClient, print_stderr, print_stdout};
 use render::table::TextTable;
 use render::terminal::Terminal;
 use render::text::{escape_control, plural};
 use render::time::precise_time_text;
 use serde_json::Value;
 
-use crate::output::{print_stderr, print_stdout};
-use crate::server_client::{RequestParameters, ServerClient};
 use crate::time::{self, TimeExpr};
 
 /// Path of replays.

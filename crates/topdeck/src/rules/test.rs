@@ -6,9 +6,8 @@ use std::process::ExitCode;
 use ::alerts::{find_rule_files, rule_promql_options};
 use ::rules::{RuleTestFailure, parse_rule_test_file, run_rule_tests};
 use anyhow::{Context as _, Result};
+use client::{print_stderr, print_stdout};
 use render::text::escape_control;
-
-use crate::output::{print_stderr, print_stdout};
 
 /// Run the tests of rule files
 ///

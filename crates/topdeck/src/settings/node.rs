@@ -30,7 +30,9 @@ impl NodeSettings {
         let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         match &self.http.listen {
             Some(addresses) => addresses.clone(),
-            None => [api::PORT].into_iter().chain(OTLP_PORTS).map(local).collect(),
+            None => {
+                [net::forward_protocol::PORT].into_iter().chain(OTLP_PORTS).map(local).collect()
+            }
         }
     }
 

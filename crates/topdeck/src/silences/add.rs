@@ -3,11 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
+use client::{ServerClient, print_stdout};
 use serde_json::{Value, json};
 
 use crate::alerts::AuthorArgument;
-use crate::output::print_stdout;
-use crate::server_client::ServerClient;
 
 /// Add a silence, or a maintenance window that recurs, and print its id
 #[derive(clap::Args)]

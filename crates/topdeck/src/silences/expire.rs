@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use client::{RequestParameters, ServerClient};
 use http::Method;
-
-use crate::server_client::{RequestParameters, ServerClient};
 
 /// End silences now: contacts are notified of alerts that still fire
 #[derive(clap::Args)]

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use answers::store_dir::{open, with_dir};
 use anyhow::Result;
+use client::print_stdout;
 use journal::{Compression, Settings};
 use store::{SnapshotInfo, Store};
 
 use crate::journal::parse;
-use crate::output::print_stdout;
-use crate::store::{disk, open, sample_count_text, with_dir};
+use crate::store::{disk, sample_count_text};
 use render::bytes::format_bytes;
 use render::text::escape_control;
 use render::text::plural;

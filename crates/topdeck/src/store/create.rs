@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use answers::store_dir::{open, with_dir};
 use anyhow::Result;
+use client::print_stdout;
 use journal::{Compression, Settings};
+use report::journal_format;
 use store::{RetentionRule, Store};
 
-use crate::journal::{format, parse};
-use crate::output::print_stdout;
-use crate::store::{disk, open, retention_rules, with_dir};
+use crate::journal::parse;
+use crate::store::{disk, retention_rules};
 use render::text::escape_control;
 
 /// Create a store
@@ -53,7 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let dir = escape_control(&options.dir.display().to_string());
     let compressed = match options.compression {
         Compression::None => "not compressed".to_owned(),
-        compression => format!("compressed with {}", format::compression_name(compression)),
+        compression => format!("compressed with {}", journal_format::compression_name(compression)),
     };
     let rules = report::retention_text(&options.retention);
     print_stdout(

@@ -4,17 +4,16 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 
+use answers::store_dir::{find_series, open, with_dir};
 use anyhow::{Result, bail};
+use client::{RequestParameters, ServerClient, print_stdout};
 use model::Selector;
 use render::time::precise_time_text;
 use report::{Deletion, DeletionOutcome, document};
 use store::RowCount;
 
-use crate::output::print_stdout;
-use crate::server_client::{RequestParameters, ServerClient};
-use crate::store::{find_series, open, with_dir};
-use crate::store_arguments::StoreArguments;
 use crate::time::{self, TimeExpr};
+use answers::StoreArguments;
 
 /// Delete samples of series in a time range, at every resolution
 ///

@@ -5,15 +5,14 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use answers::store_dir::{find_series, open, parse_selector, with_dir};
 use anyhow::{Context as _, Result, bail};
+use client::{ProgressLine, print_message};
 use decode::{DecodedSample, DecodedValue, SampleTemporality, Unit, frames};
 use hist::codec::header::Temporality;
 use model::{Gap, Sample, Selector, Series, SeriesKind};
 use store::{ReadView, SeriesEntryRef};
 
-use crate::journal::progress_line::ProgressLine;
-use crate::output::print_message;
-use crate::store::{find_series, open, parse_selector, with_dir};
 use crate::time::{self, TimeExpr};
 use render::number_formatter::parse_unit;
 use render::time::precise_time_text;
@@ -21,8 +20,8 @@ use render::value_formatter;
 
 /// Export base samples as lines that `topdeck import` reads back without loss
 ///
-/// One JSON object per sample (docs/formats/frames.md), by series and time. Rollups are not exported:
-/// an import rebuilds them. Known gaps are reported on standard error.
+/// One JSON object per sample (docs/formats/frames.md), by series and time. Rollups are not
+/// exported: an import rebuilds them. Known gaps are reported on standard error.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

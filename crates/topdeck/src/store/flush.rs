@@ -4,16 +4,16 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use answers::store_dir::{open, with_dir};
 use anyhow::Result;
+use client::{ProgressLine, print_message, print_stdout};
 use store::{Store, StoreStat};
 
-use crate::journal::progress_line::ProgressLine;
-use crate::output::{print_message, print_stdout};
-use crate::store::{open, sample_count_text, with_dir};
+use crate::store::sample_count_text;
 use render::bytes::format_bytes;
 use render::text::plural;
 
-/// Flush the in-memory head to parts
+/// Flush samples in memory (the head) to parts, the files of the store
 ///
 /// The samples are already durable in the journal; parts are smaller and faster to read.
 #[derive(clap::Args)]

@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use answers::store_dir::{open, with_dir};
 use anyhow::Result;
+use client::print_stdout;
 use render::json::Json::Object;
 use render::json::integer;
 use report::{retention_json, retention_text};
 use store::RetentionRule;
 
-use crate::output::print_stdout;
-use crate::store::{open, retention_rules, with_dir};
+use crate::store::retention_rules;
 
 /// Show or replace the retention rules
 ///

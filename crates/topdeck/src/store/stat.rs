@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use answers::store_dir::{open, with_dir};
 use anyhow::Result;
+use client::print_stdout;
 use model::Selector;
 use report::{StoreReport, store_json, store_text};
-
-use crate::output::print_stdout;
-use crate::store::{open, with_dir};
 
 /// Show the state of a store: series, parts, time range, journal, gaps, retention
 #[derive(clap::Args)]

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use client::{print_message, print_stdout};
+use inspect::capture::{self, CaptureSummary, TlsSummary};
 use render::terminal::Terminal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use wire::{ConnectionTracker, PacketRing, RingSettings, ServiceRule, TlsProbes};
 
-use super::{CaptureSummary, Options, TlsSummary, report_text};
-use crate::output::{print_message, print_stdout};
+use super::Options;
 
 /// Maximum delay until a signal or the end of the interval is noticed.
 const WAIT: Duration = Duration::from_millis(100);
@@ -65,7 +66,7 @@ pub(crate) fn capture(
         if let Some(terminal) = screen.as_ref().filter(|_| elapsed >= options.interval) {
             interval_start = Instant::now();
             let drops = ring.statistics()?.drops;
-            let table = report_text::live_table(tracker, elapsed.as_secs_f64(), terminal);
+            let table = capture::live_table(tracker, elapsed.as_secs_f64(), terminal);
             let drops =
                 if drops == 0 { String::new() } else { format!("  {drops} packets dropped\n") };
             print_stdout(format!("{CLEAR}{table}{drops}").as_bytes())?;

@@ -476,8 +476,8 @@ fn delete_does_not_affect_a_snapshot() {
     assert_eq!(deleted["rows"], 21);
     assert!(count_values(&dir, "s", "pause") < all);
     let again = run(&dir, &line);
-    let expected = "matches no series with rows: all rows of 1 series (pause{tag=\"A\"}) were \
-                    deleted or have expired; available: pause";
+    let expected = "matches no series with samples: all samples of 1 series (pause{tag=\"A\"}) \
+                    were deleted or have expired; available: pause";
     assert!(again.status == 1 && again.stderr.contains(expected), "{}", again.stderr);
     let other = run(&dir, &line.replace("pause", "load"));
     assert!(other.stderr.contains("matches no series; available: pause"), "{}", other.stderr);

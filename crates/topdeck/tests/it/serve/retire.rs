@@ -58,9 +58,9 @@ fn a_series_is_renamed_by_command_after_a_dry_run_that_says_what_happens() {
     };
     let unitless = "and(__name:took,__unit:\"\")";
     let (status, text) = rename(&[unitless, "--unit", "ns"]);
-    let expected = "would rename 1 series, 1 sample: took to took in ns; --yes renames\n  values are \
-                    not converted: 1730 becomes 1730 ns\n  took in ns exists: the rows are added \
-                    to its rows\n";
+    let expected = "would rename 1 series, 1 sample: took to took in ns; --yes renames\n  values \
+                    are not converted: 1730 becomes 1730 ns\n  took in ns exists: the samples are \
+                    added to its own\n";
     assert_eq!((status, &text[..]), (0, expected));
     let (status, text) = rename(&[unitless, "spent"]);
     let expected = "would rename 1 series, 1 sample: took to spent; --yes renames\n";
