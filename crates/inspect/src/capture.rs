@@ -4,11 +4,15 @@
 
 mod capture_json;
 mod capture_text;
+mod ends_json;
+mod ends_text;
 
 use wire::{ConnectionTracker, LeftOutLibraries};
 
 pub use capture_json::capture_json;
 pub use capture_text::{capture_text, live_table};
+pub use ends_json::ends_json;
+pub use ends_text::ends_text;
 
 /// What was read, for the reports.
 pub struct CaptureSummary {
@@ -22,6 +26,14 @@ pub struct CaptureSummary {
     pub reported_drops: u64,
     /// Probes at TLS libraries; `None` without them.
     pub tls: Option<TlsSummary>,
+}
+
+/// A capture at one end of connections.
+pub struct CaptureEnd {
+    /// What was read.
+    pub tracker: ConnectionTracker,
+    /// The file.
+    pub summary: CaptureSummary,
 }
 
 /// Probes at TLS libraries.

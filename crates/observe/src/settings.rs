@@ -23,9 +23,9 @@ const RING_SIZES: RangeInclusive<u64> = 2 * MIB..=1024 * MIB;
 /// A connection without a packet for an hour is forgotten.
 const IDLE_TIMEOUT_NS: u64 = 3_600_000_000_000;
 /// Memory for bytes captured out of order.
-const REORDER_BYTES_MAX: usize = 64 << 20;
+const REORDER_BYTES_MAX: usize = 48 << 20;
 /// Memory of the observers of all connections.
-const OBSERVER_BYTES_MAX: usize = 128 << 20;
+const OBSERVER_BYTES_MAX: usize = 112 << 20;
 /// Memory of the texts of statements in an interval, of all services.
 const STATEMENT_BYTES_MAX: usize = 64 << 20;
 /// Memory of the cache of fingerprints.

@@ -1,5 +1,6 @@
 //! `topdeck wire`: operations of other programs, measured from captured packets.
 
+mod both_ends;
 mod live;
 
 use std::fs::File;
@@ -15,7 +16,9 @@ use protocol::PROTOCOLS;
 use protocol::fingerprint::RouteTemplates;
 use protocol::observer::ObservedProtocol;
 use render::terminal::Terminal;
-use wire::{CaptureFile, ConnectionTracker, ServiceRule, TlsTarget, TrackerSettings};
+use wire::{
+    CaptureFile, CapturedPacket, ConnectionTracker, ServiceRule, TlsTarget, TrackerSettings,
+};
 
 use crate::time;
 
@@ -26,9 +29,9 @@ const CONNECTIONS_MAX: usize = 65_536;
 /// A connection without a packet for an hour is forgotten.
 const IDLE_TIMEOUT_NS: u64 = 3_600_000_000_000;
 /// Memory for bytes captured out of order.
-const REORDER_BYTES_MAX: usize = 64 << 20;
+const REORDER_BYTES_MAX: usize = 48 << 20;
 /// Memory of the observers of all connections.
-const OBSERVER_BYTES_MAX: usize = 128 << 20;
+const OBSERVER_BYTES_MAX: usize = 112 << 20;
 /// Servers with statistics of their own.
 const SERVERS_MAX: usize = 1_024;
 /// Statements of a service with histograms of their own: about 10 kB each.
@@ -53,6 +56,13 @@ pub(crate) struct Options {
     /// Read a capture file instead of capturing; - for standard input
     #[arg(long, value_name = "FILE")]
     read: Option<PathBuf>,
+
+    /// Compare capture files of the same connections: one of the client's host, and one of the
+    /// server's host
+    #[arg(long, value_names = ["CLIENT_FILE", "SERVER_FILE"], num_args = 2)]
+    #[arg(conflicts_with_all = ["read", "interface", "duration", "interval", "ring"])]
+    #[arg(conflicts_with_all = ["tls", "statements"])]
+    both_ends: Option<Vec<PathBuf>>,
 
     /// Capture on this network interface instead of all
     #[arg(long, value_name = "NAME", conflicts_with = "read")]
@@ -116,6 +126,7 @@ Examples:
   topdeck wire --interface lo --duration 10s --service orders=5433/postgres
   tcpdump -i any -w shop.pcap 'tcp port 5432'
   topdeck wire --read shop.pcap
+  topdeck wire --both-ends client.pcap server.pcap
   topdeck wire --read shop.pcap --service orders=10.0.0.5:5433/postgres --only
   topdeck wire --service 8080/http --route '/users/{name}/orders'
   topdeck wire --tls auto --service 443/http
@@ -152,7 +163,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let routes = RouteTemplates::new(options.route.clone()).map_err(anyhow::Error::msg)?;
     let defaults: Vec<&ObservedProtocol> = PROTOCOLS.iter().filter(|_| !options.only).collect();
     let rules = ServiceRule::with_default_ports(options.service.clone(), &defaults);
-    let mut tracker = ConnectionTracker::new(TrackerSettings {
+    let settings = TrackerSettings {
         rules: rules.clone(),
         connections_max: CONNECTIONS_MAX,
         idle_timeout_ns: IDLE_TIMEOUT_NS,
@@ -165,9 +176,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
         peers: None,
         routes,
-    });
+    };
+    if let Some(paths) = &options.both_ends {
+        return both_ends::run(paths, &settings, options);
+    }
+    let mut tracker = ConnectionTracker::new(settings);
     let (summary, failure) = match &options.read {
-        Some(path) => read_packets(path, &mut tracker)?,
+        Some(path) => read_file(path, &mut |packet| tracker.read(packet))?,
         None => live::capture(options, &rules, &mut tracker)?,
     };
     let has_services = !tracker.services().is_empty();
@@ -188,10 +203,24 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads all packets. Damage ends the file; the packets before it count.
+/// Reads a file. If it ends inside a packet, a message says so.
+fn read_file(
+    path: &Path,
+    each: &mut dyn FnMut(&CapturedPacket<'_>),
+) -> Result<(CaptureSummary, Option<anyhow::Error>)> {
+    let (summary, failure) = read_packets(path, u64::MAX, each)?;
+    if summary.is_truncated {
+        let source = &summary.source;
+        print_message(format_args!("{source} ends inside a packet: the capture was interrupted"));
+    }
+    Ok((summary, failure))
+}
+
+/// Reads up to `packets_max` packets. Damage ends the file; the packets before it count.
 fn read_packets(
     path: &Path,
-    tracker: &mut ConnectionTracker,
+    packets_max: u64,
+    each: &mut dyn FnMut(&CapturedPacket<'_>),
 ) -> Result<(CaptureSummary, Option<anyhow::Error>)> {
     let (source, input): (String, Box<dyn Read>) = if path == Path::new("-") {
         ("standard input".to_owned(), Box::new(io::stdin().lock()))
@@ -201,15 +230,16 @@ fn read_packets(
     };
     let input = BufReader::with_capacity(READ_BYTES, input);
     let mut file = CaptureFile::new(input).with_context(|| source.clone())?;
-    let failure = loop {
+    let mut failure = None;
+    for _ in 0..packets_max {
         match file.next_packet() {
-            Ok(Some(packet)) => tracker.read(&packet),
-            Ok(None) => break None,
-            Err(error) => break Some(anyhow::Error::new(error).context(source.clone())),
+            Ok(Some(packet)) => each(&packet),
+            Ok(None) => break,
+            Err(error) => {
+                failure = Some(anyhow::Error::new(error).context(source.clone()));
+                break;
+            }
         }
-    };
-    if file.is_truncated() {
-        print_message(format_args!("{source} ends inside a packet: the capture was interrupted"));
     }
     let summary = CaptureSummary {
         is_truncated: file.is_truncated(),

@@ -7,9 +7,11 @@ use protocol::observer::{
 };
 
 use crate::packet::{Packet, TcpFlags};
+use crate::request_log::{ConnectionRecorder, RequestLog};
 use crate::service::{ConnectionSink, ServiceStatistics};
 use crate::statement_texts::StatementTexts;
 use crate::stream::{BufferMemory, PayloadSegment, SegmentKind, StreamAssembler, StreamSink};
+use crate::stream_marks::ConnectionMarks;
 
 /// Implausible segments in a row after which a connection is taken as a new one: the ports were
 /// used again, and its SYN was not captured.
@@ -33,6 +35,8 @@ pub(crate) struct TcpConnection {
     ignored: IgnoredBytes,
     /// Memory of the observer after the last packet.
     observer_bytes: usize,
+    /// Only while requests are recorded.
+    marks: Option<Box<ConnectionMarks>>,
 }
 
 /// Packets that open a connection.
@@ -65,6 +69,8 @@ pub(crate) struct ConnectionContext<'a> {
     pub(crate) service: &'a mut ServiceStatistics,
     pub(crate) memory: &'a mut BufferMemory,
     pub(crate) texts: &'a mut StatementTexts,
+    /// Only while requests are recorded.
+    pub(crate) log: Option<&'a mut RequestLog>,
 }
 
 /// Fields of a TCP packet.
@@ -103,7 +109,13 @@ impl TcpConnection {
             implausible: 0,
             ignored: IgnoredBytes::default(),
             observer_bytes: 0,
+            marks: None,
         }
+    }
+
+    /// Records the requests of a connection that starts.
+    pub(crate) fn record(&mut self, marks: ConnectionMarks) {
+        self.marks = Some(Box::new(marks));
     }
 
     /// Reads a packet.
@@ -225,6 +237,7 @@ impl TcpConnection {
                 if let Some(round_trip) = times.round_trip {
                     context.service.round_trip.record(round_trip as f64);
                 }
+                self.record_handshake(context);
             }
             if let Some(time) = self.acknowledgement.stop(tcp) {
                 context.service.acknowledgement.record(time as f64);
@@ -264,6 +277,26 @@ impl TcpConnection {
         if tcp.direction == FlowDirection::ToClient {
             self.acknowledgement.start(&segment, kind);
         }
+        let is_disturbed = matches!(kind, SegmentKind::Retransmitted | SegmentKind::Reordered);
+        if let Some(marks) = self.marks.as_mut().filter(|_| is_disturbed) {
+            marks.disturb();
+        }
+    }
+
+    fn record_handshake(&mut self, context: &mut ConnectionContext<'_>) {
+        let Handshake { syn, reply, is_repeated, .. } = self.handshake;
+        let recorder = self.recorder(context);
+        if let (Some(mut recorder), Some(syn), Some(reply)) = (recorder, syn, reply) {
+            recorder.record_handshake(syn, reply, is_repeated);
+        }
+    }
+
+    fn recorder<'a>(
+        &'a mut self,
+        context: &'a mut ConnectionContext<'_>,
+    ) -> Option<ConnectionRecorder<'a>> {
+        let is_from_start = self.handshake.has_both_numbers();
+        recorder(&mut self.marks, &mut context.log, self.service, is_from_start)
     }
 
     /// Calls `each` with the stream of a direction and the observer of its bytes.
@@ -277,9 +310,11 @@ impl TcpConnection {
             FlowDirection::ToServer => &mut self.to_server,
             FlowDirection::ToClient => &mut self.to_client,
         };
+        let is_from_start = self.handshake.has_both_numbers();
+        let recorder = recorder(&mut self.marks, &mut context.log, self.service, is_from_start);
         let mut feed = ObserverFeed {
             direction,
-            is_from_start: self.handshake.has_both_numbers(),
+            is_from_start,
             observer: &mut self.observer,
             state: &mut self.state,
             sink: ConnectionSink {
@@ -287,6 +322,7 @@ impl TcpConnection {
                 texts: context.texts,
                 client: self.client,
                 last_response_end: &mut self.last_response_end,
+                recorder,
             },
         };
         each(stream, context.memory, &mut feed);
@@ -297,17 +333,22 @@ impl TcpConnection {
         for direction in [FlowDirection::ToServer, FlowDirection::ToClient] {
             self.with_feed(direction, context, |stream, memory, feed| stream.finish(memory, feed));
         }
+        let is_from_start = self.handshake.has_both_numbers();
         if let Some(mut observer) = self.observer.take() {
             let mut sink = ConnectionSink {
                 service: context.service,
                 texts: context.texts,
                 client: self.client,
                 last_response_end: &mut self.last_response_end,
+                recorder: recorder(&mut self.marks, &mut context.log, self.service, is_from_start),
             };
             match self.to_client.is_complete() {
                 true => observer.end(&mut sink),
                 false => observer.abandon(&mut sink),
             }
+        }
+        if let Some(mut recorder) = self.recorder(context) {
+            recorder.end();
         }
     }
 
@@ -420,6 +461,16 @@ impl AcknowledgementTimer {
     }
 }
 
+fn recorder<'a>(
+    marks: &'a mut Option<Box<ConnectionMarks>>,
+    log: &'a mut Option<&mut RequestLog>,
+    service: usize,
+    is_from_start: bool,
+) -> Option<ConnectionRecorder<'a>> {
+    let (marks, log) = (marks.as_deref_mut()?, log.as_deref_mut()?);
+    Some(ConnectionRecorder { marks, log, service, is_from_start })
+}
+
 /// Passes the bytes of one direction to the observer.
 struct ObserverFeed<'a> {
     direction: FlowDirection,
@@ -430,6 +481,23 @@ struct ObserverFeed<'a> {
 }
 
 impl ObserverFeed<'_> {
+    fn read(&mut self, time: PacketTime, bytes: &[u8]) {
+        let service = &mut *self.sink.service;
+        let observer = open_observer(self.observer, self.state, self.is_from_start, service);
+        observer.read(self.direction, time, bytes, &mut self.sink);
+        if let Some(recorder) = &mut self.sink.recorder
+            && recorder.must_prune(self.direction)
+        {
+            let mut oldest: Option<PacketTime> = None;
+            observer.in_flight(&mut |request| {
+                oldest = Some(oldest.map_or(request.since, |time| time.min(request.since)));
+            });
+            recorder.prune(self.direction, oldest);
+        }
+        let state = observer.state();
+        self.update_state(state, bytes.len() as u64);
+    }
+
     /// Counts a change of the observer's state.
     fn update_state(&mut self, state: ObserverState, bytes: u64) {
         let completeness = &mut self.sink.service.completeness;
@@ -467,12 +535,16 @@ fn open_observer<'a>(
 }
 
 impl StreamSink for ObserverFeed<'_> {
-    fn bytes(&mut self, time: u64, bytes: &[u8]) {
-        let service = &mut *self.sink.service;
-        let observer = open_observer(self.observer, self.state, self.is_from_start, service);
-        observer.read(self.direction, time, bytes, &mut self.sink);
-        let state = observer.state();
-        self.update_state(state, bytes.len() as u64);
+    fn bytes(&mut self, mut sequence: u32, time: u64, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (part_bytes, part_time) = match &mut self.sink.recorder {
+                Some(recorder) => recorder.mark(self.direction, sequence, time, bytes.len()),
+                None => (bytes.len(), time),
+            };
+            let (part, rest) = bytes.split_at(part_bytes);
+            self.read(part_time, part);
+            (sequence, bytes) = (sequence.wrapping_add(part_bytes as u32), rest);
+        }
     }
 
     fn missing(&mut self, count: u64) {

@@ -169,7 +169,8 @@ impl DatagramFlow {
             completeness.gap_bytes += packet.payload_bytes;
         }
         let (client, last_response_end) = (self.client, &mut self.last_response_end);
-        let mut sink = ConnectionSink { service, texts, client, last_response_end };
+        let recorder = None;
+        let mut sink = ConnectionSink { service, texts, client, last_response_end, recorder };
         match u16::try_from(packet.payload.len()) {
             Ok(length) if is_whole => {
                 let message = [&length.to_be_bytes(), packet.payload].concat();
@@ -182,7 +183,9 @@ impl DatagramFlow {
     /// Ends the observer.
     fn end(&mut self, service: &mut ServiceStatistics, texts: &mut StatementTexts) {
         let (client, last_response_end) = (self.client, &mut self.last_response_end);
-        self.observer.end(&mut ConnectionSink { service, texts, client, last_response_end });
+        let recorder = None;
+        let mut sink = ConnectionSink { service, texts, client, last_response_end, recorder };
+        self.observer.end(&mut sink);
     }
 
     /// Updates `total`, the memory of all observers.

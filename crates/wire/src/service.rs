@@ -15,6 +15,7 @@ use protocol::observer::{
 use crate::completeness::Completeness;
 use crate::operation_totals::OperationTotals;
 use crate::peer_table::{OTHER_PEERS, PeerSettings, PeerTable};
+use crate::request_log::ConnectionRecorder;
 use crate::service_rule::{ServiceRule, ServiceTransport};
 use crate::statement_table::{StatementStatistics, StatementTable, merge_histogram};
 use crate::statement_texts::StatementTexts;
@@ -250,16 +251,24 @@ pub(crate) struct ConnectionSink<'a> {
     pub(crate) client: IpAddr,
     /// End of the connection's last response.
     pub(crate) last_response_end: &'a mut Option<PacketTime>,
+    /// Only while requests are recorded; times of operations are then tokens.
+    pub(crate) recorder: Option<ConnectionRecorder<'a>>,
 }
 
 impl OperationSink for ConnectionSink<'_> {
     fn operation(&mut self, operation: &Operation<'_>) {
+        let located = self.recorder.as_ref().map(|recorder| recorder.marks.locate(operation));
+        let timed = located.map(|marks| marks.with_times(operation));
+        let operation = timed.as_ref().unwrap_or(operation);
         let service = &mut *self.service;
         let completeness = &mut service.completeness;
         let first = operation.request_start;
         if operation.response_start < first || operation.response_end < operation.response_start {
             completeness.not_measured.time_reversed += 1;
             return;
+        }
+        if let (Some(recorder), Some(located)) = (&mut self.recorder, &located) {
+            recorder.record_request(located, operation.is_wait);
         }
         completeness.measured += 1;
         completeness.waits += u64::from(operation.is_wait);

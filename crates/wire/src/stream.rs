@@ -32,7 +32,8 @@ const PIECE_OVERHEAD: usize = 96;
 
 /// Receives the bytes of a stream in order.
 pub(crate) trait StreamSink {
-    fn bytes(&mut self, time: u64, bytes: &[u8]);
+    /// `sequence` is the number of the first byte.
+    fn bytes(&mut self, sequence: u32, time: u64, bytes: &[u8]);
 
     /// The next `count` bytes of the stream were not captured.
     fn missing(&mut self, count: u64);
@@ -267,8 +268,9 @@ impl StreamAssembler {
             self.is_after_gap = false;
             let is_step = segment.time.saturating_add(CLOCK_STEP_NS) < self.time;
             self.time = if is_step { segment.time } else { self.time.max(segment.time) };
+            let sequence = position.next as u32;
             position.next += bytes.len() as u64;
-            sink.bytes(self.time, bytes);
+            sink.bytes(sequence, self.time, bytes);
         }
         self.skip_to(start + segment.length, sink);
     }
@@ -334,12 +336,13 @@ impl StreamAssembler {
             let size = piece.content.memory();
             self.buffered -= size;
             memory.used -= size;
+            let sequence = position.next as u32;
             position.next += piece.content.length();
             match piece.content {
                 PieceBytes::Captured(bytes) if piece.starts_segment || !self.is_after_gap => {
                     self.is_after_gap = false;
                     self.time = self.time.max(piece.time);
-                    sink.bytes(self.time, &bytes);
+                    sink.bytes(sequence, self.time, &bytes);
                 }
                 content => {
                     self.is_after_gap = true;

@@ -459,7 +459,8 @@ impl MeasuredSession {
         service.last_packet = service.last_packet.max(event.end);
         let (texts, client) = (&mut *context.texts, self.client);
         let last_response_end = &mut self.last_response_end;
-        let mut sink = ConnectionSink { service, texts, client, last_response_end };
+        let recorder = None;
+        let mut sink = ConnectionSink { service, texts, client, last_response_end, recorder };
         let cut = event.length - event.bytes.len() as u64;
         for step in [DeliveryStep::Gap(missing), DeliveryStep::Bytes, DeliveryStep::Gap(cut)] {
             match step {
@@ -493,7 +494,8 @@ impl MeasuredSession {
         service.completeness.gaps += 1;
         let (texts, client) = (&mut *context.texts, self.client);
         let last_response_end = &mut self.last_response_end;
-        let mut sink = ConnectionSink { service, texts, client, last_response_end };
+        let recorder = None;
+        let mut sink = ConnectionSink { service, texts, client, last_response_end, recorder };
         self.observer.skip(direction, missing, &mut sink);
     }
 
@@ -502,7 +504,8 @@ impl MeasuredSession {
         let service = context.services.service_mut(self.service);
         let last_response_end = &mut self.last_response_end;
         let (texts, client) = (&mut *context.texts, self.client);
-        let mut sink = ConnectionSink { service, texts, client, last_response_end };
+        let recorder = None;
+        let mut sink = ConnectionSink { service, texts, client, last_response_end, recorder };
         match is_complete {
             true => self.observer.end(&mut sink),
             false => self.observer.abandon(&mut sink),

@@ -20,12 +20,15 @@ use crate::fingerprint_cache::FingerprintCacheCounts;
 use crate::in_flight::{InFlightCounter, InFlightSummary, NormalizedRequests};
 use crate::packet::{Packet, TcpFlags, TransportHeader, UndecodedReason};
 use crate::peer_table::PeerSettings;
+use crate::request_log::RequestLog;
+use crate::segment_boundaries::StreamCuts;
 use crate::service::{
     RecentOperations, ServiceInterval, ServiceLimits, ServiceStatistics, ServiceTable,
 };
 use crate::service_rule::{ServiceRule, ServiceTransport};
 use crate::statement_texts::StatementTexts;
 use crate::stream::BufferMemory;
+use crate::stream_marks::ConnectionMarks;
 use crate::tls_event::TlsEvent;
 use crate::tls_session::{TlsContext, TlsSessionTable, TlsTotals};
 
@@ -180,6 +183,8 @@ pub struct ConnectionTracker {
     first_time: Option<PacketTime>,
     /// Latest time of a packet.
     now: PacketTime,
+    /// Only while requests are recorded.
+    log: Option<RequestLog>,
 }
 
 impl ConnectionTracker {
@@ -209,8 +214,20 @@ impl ConnectionTracker {
             other_ports: HashMap::new(),
             first_time: None,
             now: 0,
+            log: None,
             settings,
         }
+    }
+
+    /// Records the requests of connections that start from now on, for an
+    /// [`EndComparison`](crate::EndComparison) with another capture. Streams are cut at `cuts`.
+    pub fn record_requests(&mut self, cuts: StreamCuts) {
+        self.log = Some(RequestLog::new(cuts));
+    }
+
+    /// Ends the recording of requests.
+    pub(crate) fn take_request_log(&mut self) -> Option<RequestLog> {
+        self.log.take()
     }
 
     /// Reads a packet.
@@ -313,6 +330,9 @@ impl ConnectionTracker {
         self.evict();
         let mut connection = TcpConnection::new(service, server, client.ip());
         connection.start_behind(ignored);
+        if let Some(log) = &self.log {
+            connection.record(ConnectionMarks::new(client, server, &log.cuts));
+        }
         let at = self.connections.insert(key, connection, tcp.time);
         self.continue_connection(key, at, tcp);
     }
@@ -353,7 +373,7 @@ impl ConnectionTracker {
         service.completeness.packets += 1;
         service.last_packet = self.now;
         let (memory, texts) = (&mut self.memory, &mut self.texts);
-        let mut context = ConnectionContext { service, memory, texts };
+        let mut context = ConnectionContext { service, memory, texts, log: self.log.as_mut() };
         match connection.read(tcp, &mut context) {
             ConnectionFate::Open => {
                 let bytes = connection.count_memory(&mut self.observer_bytes);
@@ -422,6 +442,7 @@ impl ConnectionTracker {
             service: self.services.service_mut(connection.service),
             memory: &mut self.memory,
             texts: &mut self.texts,
+            log: self.log.as_mut(),
         };
         connection.end(&mut context);
         connection.count_memory(&mut self.observer_bytes);

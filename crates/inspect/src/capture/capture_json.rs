@@ -160,7 +160,7 @@ fn operations_json(of: &OperationHistograms) -> Json {
 }
 
 /// Count, sum, quantiles and cells; `null` without values.
-fn distribution(histogram: &Histogram) -> Json {
+pub(crate) fn distribution(histogram: &Histogram) -> Json {
     if histogram.is_empty() {
         return Null;
     }

@@ -44,11 +44,11 @@ pub fn capture_text(
     text + &other_traffic(tracker, summary)
 }
 
-fn heading(title: &str, terminal: &Terminal) -> String {
+pub(crate) fn heading(title: &str, terminal: &Terminal) -> String {
     format!("\n{}\n", terminal.paint(TextStyle::Heading, &escape_control(title)))
 }
 
-fn headline(tracker: &ConnectionTracker, summary: &CaptureSummary) -> String {
+pub(crate) fn headline(tracker: &ConnectionTracker, summary: &CaptureSummary) -> String {
     let packets = plural(tracker.totals().packets, "packet", "packets");
     let range = tracker.time_range().map_or_else(String::new, |(first, last)| {
         let start = format_time(i64::try_from(first).unwrap_or(i64::MAX));
@@ -74,14 +74,14 @@ fn rate(operations: u64, seconds: Option<f64>) -> String {
 }
 
 /// p50, p99, p99.9 and maximum.
-fn quantiles(times: &Histogram) -> [String; 4] {
+pub(crate) fn quantiles(times: &Histogram) -> [String; 4] {
     let text = |found: Option<Bracket>| found.map_or_else(String::new, |b| format_ns(b.estimate));
     let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|q| text(times.quantile(q)));
     [p50, p99, p999, text(times.max())]
 }
 
 /// A count that matters only if it is not zero.
-fn nonzero(n: u64) -> String {
+pub(crate) fn nonzero(n: u64) -> String {
     if n == 0 { String::new() } else { count(n) }
 }
 

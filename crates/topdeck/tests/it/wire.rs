@@ -1,4 +1,4 @@
-//! `topdeck wire --read` of captured packets.
+//! `topdeck wire --read` and `--both-ends` of captured packets.
 //!
 //! `testdata/wire/postgres.pcap`: a session of psql with PostgreSQL 15 on the loopback interface:
 //! `create table`, `insert`, two equal selects, three statements in one message, `select 1/0`,
@@ -9,6 +9,7 @@ use std::fs;
 
 use expect_test::{Expect, expect, expect_file};
 
+use crate::test_dir::TestDir;
 use crate::{TextRun, root, topdeck};
 
 const POSTGRES: &str = "testdata/wire/postgres.pcap";
@@ -92,6 +93,79 @@ fn a_truncated_capture_is_read_up_to_its_end() {
     assert_eq!(run.stderr, expected);
 }
 
+/// The capture as the host of the server has it: its clock is 2 s ahead, and packets take 3 us to
+/// it and 2 us from it.
+fn pcap_of_server() -> Vec<u8> {
+    let file = pcap();
+    let (header, mut rest) = file.split_at(24);
+    let number = |bytes: &[u8], at: usize| {
+        u32::from_le_bytes(*bytes[at..].first_chunk().expect("four bytes"))
+    };
+    let mut packets = Vec::new();
+    while !rest.is_empty() {
+        let (packet, others) = rest.split_at(16 + number(rest, 8) as usize);
+        rest = others;
+        let time = u64::from(number(packet, 0)) * 1_000_000_000 + u64::from(number(packet, 4));
+        // Raw IPv4 without options.
+        let is_to_server = packet[16 + 22..16 + 24] == 6543_u16.to_be_bytes();
+        let time = if is_to_server { time + 2_000_003_000 } else { time + 1_999_998_000 };
+        packets.push((time, &packet[8..]));
+    }
+    packets.sort_by_key(|packet| packet.0);
+    let bytes = packets.into_iter().flat_map(|(time, bytes)| {
+        let time = [(time / 1_000_000_000) as u32, (time % 1_000_000_000) as u32];
+        [&time.map(u32::to_le_bytes).concat()[..], bytes].concat()
+    });
+    [header.to_vec(), bytes.collect()].concat()
+}
+
+#[test]
+fn both_ends_of_a_postgres_session() {
+    let dir = TestDir::new();
+    let server = dir.path().join("server.pcap");
+    fs::write(&server, pcap_of_server()).expect("a file can be written");
+    let server = server.to_str().expect("UTF-8");
+    let arguments = ["--both-ends", POSTGRES, server, "--service", "shop=6543/postgres"];
+    let run = wire(&arguments);
+    let text = run.all().replace(server, "server.pcap");
+    expect_file!["../../../../testdata/cli/wire-both-ends.out"].assert_eq(&text);
+
+    let run = wire(&[&arguments[..], &["--json"]].concat());
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let document: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    let service = &document["services"][0];
+    assert_eq!((&service["matched"], &service["requests"]), (&9.into(), &9.into()));
+    for bound in ["min", "max"] {
+        assert_eq!(service["network_ns"][bound]["estimate"], 5_000.0);
+    }
+    let offset = &document["clock_offset"]["narrowest"];
+    let bounds = ["lower_ns", "upper_ns"].map(|bound| offset[bound].as_i64().expect("a number"));
+    assert!(bounds[0] <= 2_000_000_000 && 2_000_000_000 <= bounds[1], "{bounds:?}");
+}
+
+#[test]
+fn both_ends_without_a_common_connection_say_so() {
+    let dir = TestDir::new();
+    let server = dir.path().join("server.pcap");
+    let mut translated = pcap_of_server();
+    // The client's port in both directions: 50056 becomes 50057.
+    let port = 50_056_u16.to_be_bytes();
+    for at in 0..translated.len() - 4 {
+        let ports = &mut translated[at..at + 4];
+        if ports == [port, 6543_u16.to_be_bytes()].concat() {
+            ports[1] += 1;
+        } else if ports == [6543_u16.to_be_bytes(), port].concat() {
+            ports[3] += 1;
+        }
+    }
+    fs::write(&server, translated).expect("a file can be written");
+    let server = server.to_str().expect("UTF-8");
+    let run = wire(&["--both-ends", POSTGRES, server, "--service", "shop=6543/postgres"]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("no connection is in both: "), "{}", run.stdout);
+    assert!(run.stdout.contains("9 (connection 9)"), "{}", run.stdout);
+}
+
 #[test]
 fn errors_say_what_to_do() {
     check_error(
@@ -106,6 +180,13 @@ fn errors_say_what_to_do() {
         b"\x1f\x8b\x08\x00",
         expect![[r#"
             topdeck: standard input: capture file: found first bytes [1f, 8b, 08, 00], expected pcap or pcapng; decompress it first if it is compressed
+        "#]],
+    );
+    check_error(
+        &["--both-ends", POSTGRES, "-"],
+        b"",
+        expect![[r#"
+            topdeck: cannot read - twice: it is not a regular file; write it to one
         "#]],
     );
     check_error(

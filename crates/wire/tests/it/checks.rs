@@ -11,8 +11,9 @@ use std::net::SocketAddrV4;
 
 use protocol::fingerprint::RouteTemplates;
 use wire::{
-    CaptureFile, CapturedPacket, ConnectionTracker, LinkType, Packet, ServiceRule,
-    ServiceTransport, TlsClock, TlsEvent, TrackerSettings, find_functions,
+    CaptureFile, CapturedPacket, ConnectionTracker, EndComparison, LinkType, Packet,
+    SegmentBoundaries, ServiceRule, ServiceTransport, TlsClock, TlsEvent, TrackerSettings,
+    find_functions,
 };
 
 /// Panics on a violation.
@@ -57,7 +58,8 @@ fn elf_symbols(bytes: &[u8]) {
     assert!(offsets.iter().flatten().all(|offset| *offset < bytes.len() as u64), "{offsets:?}");
 }
 
-/// Records of kind, time step, cut, size and bytes: any packets leave consistent counts.
+/// Records of kind, time step, cut, size and bytes: any packets leave consistent counts, and a
+/// capture that is compared with itself has all requests at both ends.
 ///
 /// Kind 0 is a packet of any bytes; the others are segments between a client and a server, whose
 /// fields are the bytes, so that the fuzzer reaches the streams without finding addresses first.
@@ -65,6 +67,7 @@ fn packet_tracker(mut bytes: &[u8]) {
     let mut tracker = tracker();
     message_protocol::take_requests_seen();
     let mut time = 1_000_000_000_u64;
+    let mut packets = Vec::new();
     while let Some(([kind, step, cut, size], rest)) = bytes.split_first_chunk() {
         let (data, rest) = rest.split_at(rest.len().min(usize::from(*size)));
         bytes = rest;
@@ -87,11 +90,41 @@ fn packet_tracker(mut bytes: &[u8]) {
         if let Ok(packet) = Packet::decode(link_type, captured, original_bytes) {
             assert!(packet.payload.len() as u64 <= packet.payload_bytes);
         }
-        let packet =
-            CapturedPacket { time: Some(time), link_type, bytes: captured, original_bytes };
-        tracker.read(&packet);
+        let time = Some(time);
+        tracker.read(&CapturedPacket { time, link_type, bytes: captured, original_bytes });
+        packets.push((time, link_type, captured.to_vec(), original_bytes));
     }
     check_counts(&tracker);
+    check_both_ends(&packets);
+}
+
+/// Compares a capture with itself.
+fn check_both_ends(packets: &[(Option<u64>, LinkType, Vec<u8>, u32)]) {
+    let captured = || {
+        packets.iter().map(|(time, link_type, bytes, original_bytes)| CapturedPacket {
+            time: *time,
+            link_type: *link_type,
+            bytes,
+            original_bytes: *original_bytes,
+        })
+    };
+    let mut boundaries = SegmentBoundaries::new(&rules(), 1 << 20);
+    captured().for_each(|packet| boundaries.read(&packet));
+    let cuts = boundaries.into_cuts();
+    let mut ends = [tracker(), tracker()];
+    for end in &mut ends {
+        end.record_requests(cuts.clone());
+        captured().for_each(|packet| end.read(&packet));
+        check_counts(end);
+    }
+    let [client, server] = &mut ends;
+    for service in EndComparison::new(client, server).services {
+        assert_eq!((service.negative, service.network.sum().estimate), (0, 0.0));
+        for counts in service.ends {
+            assert_eq!((counts.other_connection, counts.other_request), (0, 0));
+            assert_eq!(counts.measured, service.matched + counts.unlocated);
+        }
+    }
 }
 
 /// Records of kind, gap, cut, size and bytes: any events of a TLS library leave consistent counts.
@@ -177,15 +210,19 @@ fn segment(kind: u8, data: &[u8]) -> Vec<u8> {
     packet
 }
 
+fn rules() -> Vec<ServiceRule> {
+    vec![ServiceRule {
+        address: None,
+        port: message_protocol::PORT,
+        transport: ServiceTransport::Tcp,
+        protocol: &message_protocol::PROTOCOL,
+        name: None,
+    }]
+}
+
 fn tracker() -> ConnectionTracker {
     ConnectionTracker::new(TrackerSettings {
-        rules: vec![ServiceRule {
-            address: None,
-            port: message_protocol::PORT,
-            transport: ServiceTransport::Tcp,
-            protocol: &message_protocol::PROTOCOL,
-            name: None,
-        }],
+        rules: rules(),
         connections_max: CONNECTIONS_MAX,
         idle_timeout_ns: 3_600_000_000_000,
         reorder_bytes_max: REORDER_BYTES_MAX,

@@ -1,5 +1,6 @@
 //! Integration tests of the packet observer.
 
+mod both_ends;
 mod capture_file;
 mod checks;
 mod conversation;
@@ -9,6 +10,7 @@ mod fuzz_inputs;
 mod fuzz_regressions;
 mod invariants;
 mod live_capture;
+mod many_connections;
 mod recordings;
 mod scenarios;
 mod tls_library;

@@ -1,0 +1,94 @@
+//! `topdeck wire --both-ends`: the same requests in captures of the client's and the server's host.
+//!
+//! Each file is read twice: for the boundaries of its segments, and for its requests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use client::print_stdout;
+use inspect::capture::{self, CaptureEnd, CaptureSummary};
+use render::terminal::Terminal;
+use wire::{ConnectionTracker, EndComparison, SegmentBoundaries, StreamCuts, TrackerSettings};
+
+use super::{Options, read_file, read_packets};
+
+/// Boundaries of segments of both files: those of 30 million segments.
+const BOUNDARIES_MAX: usize = 32 << 20;
+
+pub(crate) fn run(
+    paths: &[PathBuf],
+    settings: &TrackerSettings,
+    options: &Options,
+) -> Result<ExitCode> {
+    let [client, server] = paths else { bail!("BUG: {} files, expected 2", paths.len()) };
+    let mut boundaries = SegmentBoundaries::new(&settings.rules, BOUNDARIES_MAX);
+    let client_file = read_boundaries(client, &mut boundaries)?;
+    let server_file = read_boundaries(server, &mut boundaries)?;
+    let cuts = boundaries.into_cuts();
+    let mut ends = [
+        read_requests(client, client_file.summary, client_file.packets, settings, &cuts)?,
+        read_requests(server, server_file.summary, server_file.packets, settings, &cuts)?,
+    ];
+    let [one, other] = &mut ends;
+    let comparison = EndComparison::new(&mut one.tracker, &mut other.tracker);
+    if options.json {
+        let json = capture::ends_json(&comparison, &ends);
+        print_stdout(format!("{json}\n").as_bytes())?;
+    } else {
+        let terminal = Terminal::new(options.ascii);
+        print_stdout(capture::ends_text(&comparison, &ends, &terminal).as_bytes())?;
+    }
+    if let Some(failure) = client_file.failure.or(server_file.failure) {
+        return Err(failure);
+    }
+    for CaptureEnd { tracker, summary } in &ends {
+        if tracker.services().is_empty() {
+            bail!("{}", capture::no_service_message(tracker, summary));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the first reading of a file finds.
+struct FileContent {
+    summary: CaptureSummary,
+    packets: u64,
+    /// Damage that ends the file.
+    failure: Option<anyhow::Error>,
+}
+
+fn read_boundaries(path: &Path, boundaries: &mut SegmentBoundaries) -> Result<FileContent> {
+    let is_other = fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
+    if is_other || path == Path::new("-") {
+        bail!("cannot read {} twice: it is not a regular file; write it to one", path.display());
+    }
+    let mut packets = 0;
+    let (summary, failure) = read_file(path, &mut |packet| {
+        packets += 1;
+        boundaries.read(packet);
+    })?;
+    if boundaries.is_full() {
+        bail!(
+            "{}: limit of {BOUNDARIES_MAX} boundaries of segments exceeded; compare shorter \
+             captures",
+            path.display()
+        );
+    }
+    Ok(FileContent { summary, packets, failure })
+}
+
+/// Reads the packets whose boundaries are known: a file may have grown since.
+fn read_requests(
+    path: &Path,
+    summary: CaptureSummary,
+    packets: u64,
+    settings: &TrackerSettings,
+    cuts: &StreamCuts,
+) -> Result<CaptureEnd> {
+    let mut tracker = ConnectionTracker::new(settings.clone());
+    tracker.record_requests(cuts.clone());
+    read_packets(path, packets, &mut |packet| tracker.read(packet))?;
+    Ok(CaptureEnd { tracker, summary })
+}
