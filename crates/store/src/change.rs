@@ -14,7 +14,6 @@ use model::{Gap, SeriesId, SeriesKind};
 use crate::backend::PartWriter;
 use crate::base_parts::BaseParts;
 use crate::chunk::{self, ChunkSource};
-use crate::cumulative_sample::CumulativeSample;
 use crate::error::{Error, Result};
 use crate::gather;
 use crate::head::Head;
@@ -143,9 +142,11 @@ impl<'a> StoreChange<'a> {
                     false => None,
                 };
                 if let Some(samples) = samples {
-                    let Some(first) = samples.first() else { return Ok(()) };
+                    let mut samples = samples.peekable();
+                    let Some(first) = samples.peek() else { return Ok(()) };
                     let predecessor = predecessor(first.end);
-                    return writing.append_samples(id, kind, samples, predecessor);
+                    let source = ChunkSource::Samples(Box::new(samples));
+                    return writing.append(id, kind, source, predecessor);
                 }
                 let Some(mut rows) = head.rows_of(number, kind, range) else { return Ok(()) };
                 rows.normalize(kind);
@@ -320,22 +321,11 @@ impl PartBuilder<'_> {
         }
     }
 
-    /// Adds at least one sample of a cumulative histogram, and the predecessor of the first.
-    fn append_samples(
-        &mut self,
-        series: SeriesId,
-        kind: SeriesKind,
-        samples: Vec<CumulativeSample>,
-        predecessor: Predecessor,
-    ) -> Result<()> {
-        self.append(series, kind, ChunkSource::Samples(samples), predecessor)
-    }
-
     fn append(
         &mut self,
         series: SeriesId,
         kind: SeriesKind,
-        source: ChunkSource,
+        source: ChunkSource<'_>,
         predecessor: Predecessor,
     ) -> Result<()> {
         let mut info = self.info.clone();

@@ -231,11 +231,12 @@ fn checksum(bytes: &[u8]) -> u32 {
 }
 
 /// What chunks are made of.
-pub(crate) enum ChunkSource {
+pub(crate) enum ChunkSource<'a> {
     /// Normalized rows.
     Rows(Rows),
-    /// Samples of a cumulative histogram, each later than the one before it.
-    Samples(Vec<CumulativeSample>),
+    /// Samples of a cumulative histogram, each later than the one before it. Those of one chunk are
+    /// in memory at a time.
+    Samples(Box<dyn Iterator<Item = CumulativeSample> + 'a>),
 }
 
 /// Encodes rows as chunks and passes each header with its bytes to `each`. `predecessor` is the
@@ -244,7 +245,7 @@ pub(crate) fn encode(
     series: SeriesId,
     resolution: Resolution,
     kind: SeriesKind,
-    rows: ChunkSource,
+    rows: ChunkSource<'_>,
     mut predecessor: Predecessor,
     mut each: impl FnMut(ChunkHeader, &[u8]) -> crate::Result<()>,
 ) -> crate::Result<()> {

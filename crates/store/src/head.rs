@@ -280,26 +280,30 @@ impl Head {
     }
 
     /// Samples of a cumulative histogram that ended within `range` (by interval), each later than
-    /// the one before it; `None` if they are not in order.
+    /// the one before it; `None` if they are not in order. They are decoded one by one: decoded,
+    /// they may take many times the memory.
     pub(crate) fn samples_of(
         &self,
         number: SeriesNumber,
         range: &Range<i64>,
-    ) -> Option<Vec<CumulativeSample>> {
-        let kind = SeriesKind::Histogram(Temporality::Cumulative);
-        let mut samples: Vec<CumulativeSample> = Vec::new();
+    ) -> Option<impl Iterator<Item = CumulativeSample>> {
+        let rows = || {
+            let kind = SeriesKind::Histogram(Temporality::Cumulative);
+            self.series.get(&number).map(|pending| pending.rows(kind))
+        };
+        let range = range.clone();
+        let is_within = move |end: i64| range.contains(&end.saturating_sub(1));
+        let ends = rows()?.map(|(_, end, _)| end).filter(|&end| is_within(end));
+        let is_ordered = ends.is_sorted_by(|a, b| a < b);
         let mut decoder = SampleDecoder::default();
-        for (start, end, value) in self.series.get(&number)?.rows(kind) {
-            if !range.contains(&end.saturating_sub(1)) {
+        let samples = rows()?.filter_map(move |(start, end, value)| {
+            if !is_within(end) {
                 decoder.skip(value);
-                continue;
-            }
-            if samples.last().is_some_and(|last| last.end >= end) {
                 return None;
             }
-            samples.push(CumulativeSample { start, end, content: decoder.decode_content(value) });
-        }
-        Some(samples)
+            Some(CumulativeSample { start, end, content: decoder.decode_content(value) })
+        });
+        is_ordered.then_some(samples)
     }
 
     /// The last sample of a cumulative series that ended by `time`. Of histograms, only those of

@@ -16,8 +16,35 @@ use crate::grid::ColumnRun;
 /// Merges histograms into columns, per bucket scheme.
 pub(crate) struct ColumnMerge {
     columns: usize,
-    sets: Vec<(Scheme, Vec<Accumulator>)>,
+    sets: Vec<(Scheme, SchemeColumns)>,
     full_columns: BTreeSet<usize>,
+}
+
+/// Columns of one bucket scheme.
+enum SchemeColumns {
+    /// At most one histogram in each, as of a series alone: it is the sum.
+    Single(Vec<Option<Histogram>>),
+    Sums(Vec<Accumulator>),
+}
+
+impl SchemeColumns {
+    /// The sums, made of the single histograms.
+    fn sums(&mut self, scheme: &Scheme) -> &mut Vec<Accumulator> {
+        if let SchemeColumns::Single(singles) = self {
+            let sum = |single: &Option<Histogram>| {
+                let mut sum = Accumulator::new(scheme.clone());
+                // An empty sum has room for any histogram.
+                let added = single.as_ref().map(|single| sum.add(single));
+                debug_assert!(!matches!(added, Some(Err(_))), "BUG: {added:?}");
+                sum
+            };
+            *self = SchemeColumns::Sums(singles.iter().map(sum).collect());
+        }
+        match self {
+            SchemeColumns::Sums(sums) => sums,
+            SchemeColumns::Single(_) => unreachable!("BUG: they were replaced"),
+        }
+    }
 }
 
 /// Merged columns.
@@ -36,19 +63,25 @@ impl ColumnMerge {
         ColumnMerge { columns, sets: Vec::new(), full_columns: BTreeSet::new() }
     }
 
-    fn set(&mut self, scheme: &Scheme) -> &mut Vec<Accumulator> {
+    fn set(&mut self, scheme: &Scheme) -> &mut SchemeColumns {
         let at = self.sets.iter().position(|(held, _)| held == scheme).unwrap_or_else(|| {
-            let accumulators =
-                (0..self.columns).map(|_| Accumulator::new(scheme.clone())).collect();
-            self.sets.push((scheme.clone(), accumulators));
+            self.sets.push((scheme.clone(), SchemeColumns::Single(vec![None; self.columns])));
             self.sets.len().saturating_sub(1)
         });
         &mut self.sets[at].1
     }
 
     /// Adds a histogram to a column.
-    pub(crate) fn add(&mut self, column: usize, histogram: &Histogram) {
-        if self.set(histogram.scheme())[column].add(histogram).is_err() {
+    pub(crate) fn add(&mut self, column: usize, histogram: Histogram) {
+        let set = self.set(histogram.scheme());
+        if let SchemeColumns::Single(singles) = set
+            && singles[column].is_none()
+            && histogram.thresholds().is_empty()
+        {
+            singles[column] = Some(histogram);
+            return;
+        }
+        if set.sums(histogram.scheme())[column].add(&histogram).is_err() {
             self.full_columns.insert(column);
         }
     }
@@ -63,8 +96,8 @@ impl ColumnMerge {
             return Ok(());
         }
         let scheme = block::scheme(bytes).map_err(|error| error.to_string())?;
-        let set = self.set(&scheme);
-        block::merge_runs(bytes, runs, set).map(drop).map_err(|error| error.to_string())
+        let sums = self.set(&scheme).sums(&scheme);
+        block::merge_runs(bytes, runs, sums).map(drop).map_err(|error| error.to_string())
     }
 
     /// Returns the merged columns.
@@ -72,8 +105,14 @@ impl ColumnMerge {
         let mut columns: Vec<Mixture> = vec![Mixture::default(); self.columns];
         let mut full = self.full_columns;
         for (_, set) in self.sets {
-            for (at, (mixture, accumulator)) in columns.iter_mut().zip(set).enumerate() {
-                let histogram = accumulator.to_histogram();
+            let sums: Vec<Option<Histogram>> = match set {
+                SchemeColumns::Single(singles) => singles,
+                SchemeColumns::Sums(sums) => {
+                    sums.iter().map(|sum| Some(sum.to_histogram())).collect()
+                }
+            };
+            for (at, (mixture, sum)) in columns.iter_mut().zip(sums).enumerate() {
+                let Some(histogram) = sum else { continue };
                 let is_something = !histogram.is_empty() || histogram.nan_count() > 0;
                 if is_something && mixture.add(&histogram).is_err() {
                     full.insert(at);
@@ -127,4 +166,58 @@ pub(crate) fn rows_in_runs(times: &[(i64, i64)], runs: &[ColumnRun]) -> Vec<(Ran
         }
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use hist::{DoubleDouble, HistogramParts, TrackedValue};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn histogram() -> impl Strategy<Value = Histogram> {
+        let number = || prop::sample::select(vec![None, Some(-1.5), Some(0.25), Some(3e9)]);
+        (
+            prop::collection::btree_map(-30i32..30, 1u64..1 << 40, 0..6),
+            prop::collection::btree_map(-30i32..30, 1u64..9, 0..2),
+            (0u64..3, 0u64..2, prop::sample::select(vec![0.0, 1e-9, 0.5])),
+            (number(), any::<bool>()),
+        )
+            .prop_map(
+                |(positive, negative, (zero, nan, zero_threshold), (sum, is_exact))| {
+                    let mut parts = HistogramParts::new(Scheme::exp2(3).unwrap());
+                    parts.positive = positive.into_iter().collect();
+                    parts.negative = negative.into_iter().collect();
+                    (parts.zero, parts.nan, parts.zero_threshold) = (zero, nan, zero_threshold);
+                    parts.sum = match sum.map(DoubleDouble::new) {
+                        Some(sum) if is_exact => TrackedValue::Exact(sum),
+                        Some(sum) => TrackedValue::Estimated(sum),
+                        None => TrackedValue::Absent,
+                    };
+                    Histogram::from_recorded_parts(parts).unwrap()
+                },
+            )
+    }
+
+    proptest! {
+        #[test]
+        fn a_single_histogram_is_its_sum(
+            histograms in prop::collection::vec((0usize..3, histogram()), 1..5)
+        ) {
+            let mut merge = ColumnMerge::new(3);
+            let mut sums: Vec<Accumulator> =
+                (0..3).map(|_| Accumulator::new(Scheme::exp2(3).unwrap())).collect();
+            for (column, histogram) in histograms {
+                sums[column].add(&histogram).unwrap();
+                merge.add(column, histogram);
+            }
+            let found = merge.finish().columns;
+            for (sum, found) in sums.iter().zip(&found) {
+                let sum = sum.to_histogram();
+                let is_something = !sum.is_empty() || sum.nan_count() > 0;
+                let expected: Vec<Histogram> = is_something.then_some(sum).into_iter().collect();
+                prop_assert_eq!(found.parts(), &expected[..]);
+            }
+        }
+    }
 }

@@ -44,7 +44,7 @@ impl ChunkRows {
 
 /// Splits rows into groups that fit one chunk each: one bucket scheme, at most [`ROWS_MAX`] rows
 /// and, for cumulative histograms, each containing the one before.
-pub(super) fn split_rows(rows: Rows) -> Vec<ChunkRows> {
+pub(super) fn split_rows(rows: Rows) -> Box<dyn Iterator<Item = ChunkRows>> {
     fn split_evenly<T>(mut rows: Vec<Row<T>>, wrap: fn(Vec<Row<T>>) -> Rows) -> Vec<Rows> {
         let mut pieces = Vec::new();
         while rows.len() > ROWS_MAX {
@@ -85,13 +85,14 @@ pub(super) fn split_rows(rows: Rows) -> Vec<ChunkRows> {
             chunks.into_iter().map(Rows::Texts).collect()
         }
     };
-    groups.into_iter().map(ChunkRows::Rows).collect()
+    Box::new(groups.into_iter().map(ChunkRows::Rows))
 }
 
 /// Splits samples of a cumulative histogram, as [`split_rows`].
-pub(super) fn split_samples(samples: impl IntoIterator<Item = CumulativeSample>) -> Vec<ChunkRows> {
-    let groups = SampleGroup::split(samples).into_iter();
-    groups.map(Box::new).map(ChunkRows::Samples).collect()
+pub(super) fn split_samples<'a>(
+    samples: impl Iterator<Item = CumulativeSample> + 'a,
+) -> Box<dyn Iterator<Item = ChunkRows> + 'a> {
+    Box::new(SampleGroup::split(samples).map(Box::new).map(ChunkRows::Samples))
 }
 
 /// Groups histograms by bucket scheme, zero threshold and declared thresholds, which are the same

@@ -48,18 +48,28 @@ impl SampleGroup {
         self.last.as_ref().unwrap_or(&self.first)
     }
 
-    /// Groups samples in time order. The first one is whole.
-    pub(super) fn split(samples: impl IntoIterator<Item = CumulativeSample>) -> Vec<SampleGroup> {
-        let mut groups: Vec<SampleGroup> = Vec::new();
-        for CumulativeSample { start, end, content } in samples {
-            let value = match (groups.last_mut(), content) {
-                (Some(group), content) => group.push((start, end), content),
-                (None, SampleContent::Whole(value)) => Some(value),
-                (None, SampleContent::Increment { .. }) => panic!("{CONTAINED}"),
-            };
-            groups.extend(value.map(|value| SampleGroup::new((start, end), value)));
-        }
-        groups.into_iter().flat_map(SampleGroup::split_by_buckets).collect()
+    /// Groups samples in time order. The first one is whole. A group ends when a sample needs
+    /// another one.
+    pub(super) fn split(
+        mut samples: impl Iterator<Item = CumulativeSample>,
+    ) -> impl Iterator<Item = SampleGroup> {
+        let mut open: Option<SampleGroup> = None;
+        let groups = std::iter::from_fn(move || {
+            for CumulativeSample { start, end, content } in samples.by_ref() {
+                let value = match (&mut open, content) {
+                    (Some(group), content) => group.push((start, end), content),
+                    (None, SampleContent::Whole(value)) => Some(value),
+                    (None, SampleContent::Increment { .. }) => panic!("{CONTAINED}"),
+                };
+                if let Some(value) = value
+                    && let Some(ended) = open.replace(SampleGroup::new((start, end), value))
+                {
+                    return Some(ended);
+                }
+            }
+            open.take()
+        });
+        groups.flat_map(SampleGroup::split_by_buckets)
     }
 
     /// Adds a sample; returns its value if it needs another group.

@@ -125,7 +125,7 @@ impl ReadView {
             };
             for row in rows {
                 if let Some(column) = column_of(columns, row.end) {
-                    merge.add(column, &row.value);
+                    merge.add(column, row.value);
                 }
             }
         }
@@ -202,7 +202,7 @@ impl ReadView {
                     let column =
                         run.and_then(|run| placement.column_of((row.start, row.end), run.1));
                     if let Some(column) = column {
-                        merge.add(column, &row.value);
+                        merge.add(column, row.value);
                     }
                 }
             }

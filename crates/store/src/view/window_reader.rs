@@ -240,7 +240,7 @@ impl WindowReader<'_> {
                 rows.add_head(&head, series);
                 let found = head.rows_of(series.number, series.kind, &self.range);
                 let Some(Rows::Histograms(found)) = found else { continue };
-                found.iter().for_each(|row| merge.add(0, &row.value));
+                found.into_iter().for_each(|row| merge.add(0, row.value));
             }
         }
         let mixture = merge.finish().columns.pop().unwrap_or_default();

@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use disk::{Disk, OsDisk};
-use hist::Histogram;
+use hist::codec::header::Temporality;
+use hist::{Histogram, HistogramParts, Scheme};
 use journal::Level;
-use model::BatchWriter;
-use store::{MINUTE, Options, Store};
+use model::{BatchWriter, Series, SeriesKind};
+use store::{MINUTE, Options, SECOND, Store};
 
 use crate::fixture::{latency, sample};
 use crate::processes::{TestDir, Xorshift64};
@@ -105,6 +106,48 @@ fn check_idle(series: u64, bytes_per_series_max: i64) {
     );
     assert_eq!((stat.series, stat.head_rows), (series, 0));
     assert!(per_series <= bytes_per_series_max, "{per_series} B");
+}
+
+/// Checks the peak bytes of the flush of a series with these samples in turn, which do not contain
+/// each other.
+#[track_caller]
+fn check_flush_of_one_series(name: &str, samples: &[Histogram]) {
+    const SAMPLES: i64 = 600;
+    let directory = TestDir::new(name);
+    let store = open(&directory, 128 << 20);
+    let kind = SeriesKind::Histogram(Temporality::Cumulative);
+    let series = Series::new("latency", kind).validate().unwrap();
+    for number in 1..=SAMPLES {
+        let mut batch = BatchWriter::default();
+        batch.series(&series);
+        let value = samples[number as usize % samples.len()].clone();
+        batch.sample(&sample(number * SECOND, number * SECOND, value)).unwrap();
+        let _ = store.ingest(None, &batch.finish(), Level::Process).unwrap();
+        store.catch_up().unwrap();
+    }
+    let flush = allocation_counter::measure(|| store.flush().unwrap());
+    let buckets: usize = samples.iter().map(|sample| sample.positive().len()).sum();
+    let decoded = (SAMPLES as usize * buckets / samples.len() * size_of::<(i32, u64)>()) as u64;
+    println!("{name}: flush of {decoded} B, decoded, in at most {} B", flush.bytes_max);
+    assert!(flush.bytes_max < decoded / 4, "{} B for {decoded} B", flush.bytes_max);
+}
+
+/// A value in each of some buckets.
+fn histogram_with_buckets(scale: i32, indexes: impl Iterator<Item = i32>) -> Histogram {
+    let scheme = Scheme::exp2(scale).unwrap();
+    let mut parts = HistogramParts::new(scheme);
+    parts.positive = indexes.map(|index| (index, 1)).collect();
+    Histogram::from_parts(parts).unwrap()
+}
+
+#[test]
+fn samples_that_do_not_contain_each_other_are_flushed_one_by_one() {
+    let buckets = |first| histogram_with_buckets(8, (first..8_000).step_by(2));
+    check_flush_of_one_series("memory-buckets", &[buckets(0), buckets(1)]);
+    let scales = [8, 7].map(|scale| histogram_with_buckets(scale, 0..4_000));
+    check_flush_of_one_series("memory-scales", &scales);
+    let counts = [4_000, 3_999].map(|end| histogram_with_buckets(8, 0..end));
+    check_flush_of_one_series("memory-resets", &counts);
 }
 
 #[test]
