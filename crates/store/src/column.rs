@@ -9,6 +9,8 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
+mod recent_columns;
+
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
@@ -16,10 +18,51 @@ use pco::data_types::Number;
 use pco::{ChunkConfig, standalone};
 
 use crate::chunk::ROWS_MAX;
+use recent_columns::RecentColumns;
+
+/// Number of a column.
+pub(crate) trait ColumnNumber: Number {
+    /// Distinguishes numbers of other types with the same bits.
+    const KIND: NumberKind;
+    fn bits(self) -> u64;
+}
+
+/// Type of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NumberKind {
+    Unsigned,
+    Signed,
+    Double,
+}
+
+impl ColumnNumber for u64 {
+    const KIND: NumberKind = NumberKind::Unsigned;
+    fn bits(self) -> u64 {
+        self
+    }
+}
+
+impl ColumnNumber for i64 {
+    const KIND: NumberKind = NumberKind::Signed;
+    fn bits(self) -> u64 {
+        self as u64
+    }
+}
+
+impl ColumnNumber for f64 {
+    const KIND: NumberKind = NumberKind::Double;
+    fn bits(self) -> u64 {
+        self.to_bits()
+    }
+}
 
 /// Encodes a column.
+pub(crate) fn put<T: ColumnNumber>(numbers: &[T]) -> Vec<u8> {
+    RecentColumns::get_or_put(numbers, compress)
+}
+
 #[expect(clippy::expect_used, reason = "this level is one of pco's")]
-pub(crate) fn put<T: Number>(numbers: &[T]) -> Vec<u8> {
+fn compress<T: Number>(numbers: &[T]) -> Vec<u8> {
     standalone::simple_compress(numbers, &ChunkConfig::default().with_compression_level(LEVEL))
         .expect("BUG: this level is one of pco's")
 }
@@ -84,6 +127,29 @@ mod tests {
         let found = read_doubles(&bytes, numbers.len()).unwrap();
         let bits = |numbers: &[f64]| numbers.iter().map(|n| n.to_bits()).collect::<Vec<u64>>();
         assert_eq!(bits(&found), bits(numbers));
+    }
+
+    #[test]
+    fn short_columns_are_those_of_pco() {
+        #[track_caller]
+        fn check_one<T: ColumnNumber>(numbers: &[T]) {
+            for _ in 0..2 {
+                assert_eq!(put(numbers), compress(numbers));
+            }
+        }
+        let mut seed = 3u64;
+        for round in 0..3_000 {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            // Few different ones, so that some are met again.
+            let length = (seed >> 60) as usize % 5 + if round % 7 == 0 { 30 } else { 1 };
+            let numbers: Vec<u64> = (0..length).map(|at| (seed >> 58) % 4 * at as u64).collect();
+            check_one(&numbers);
+            check_one(&numbers.iter().map(|&n| n as i64 - 1).collect::<Vec<_>>());
+            check_one(&numbers.iter().map(|&n| n as f64 * -0.5).collect::<Vec<_>>());
+        }
+        check_one(&[0.0, f64::NAN]);
+        check_one(&[-0.0, f64::from_bits(f64::NAN.to_bits() + 1)]);
+        check_one::<f64>(&[]);
     }
 
     #[test]
