@@ -168,27 +168,35 @@ pub fn fraction(
         false => histogram.count,
     };
     let note = (has_nan && count < histogram.count).then_some(NanEffect::Excluded);
-    let rank = |value| match rank_of(value, histogram) {
-        Some(rank) if rank <= count || rank.is_nan() => rank,
-        _ => count,
+    let below = |value| {
+        let (rank, bounds) = match is_above_zero_bucket(value, histogram) {
+            true => above_zero_bucket(value, histogram),
+            false => (rank_of(value, histogram), bounds_below(value, histogram)),
+        };
+        let rank = rank.filter(|rank| *rank <= count || rank.is_nan());
+        (rank.unwrap_or(count), bounds)
     };
-    let estimate = (rank(upper) - rank(lower)) / histogram.count;
-    let ((low_least, low_most), (high_least, high_most)) =
-        (bounds_below(lower, histogram), bounds_below(upper, histogram));
+    let (low_rank, (low_least, low_most)) = below(lower);
+    let (high_rank, (high_least, high_most)) = below(upper);
+    let estimate = (high_rank - low_rank) / histogram.count;
     let least = (high_least - low_most).max(0.0) / histogram.count;
     (StatisticEstimate::new(least, estimate, (high_most - low_least) / histogram.count), note)
 }
 
+/// As [`rank_of`] and [`bounds_below`], which take any value.
+fn above_zero_bucket(value: f64, histogram: &FloatHistogram) -> (Option<f64>, (f64, f64)) {
+    let (least, next) = histogram.count_up_to(value);
+    let Some(next) = next else { return (None, (least, least)) };
+    if next.lower >= value {
+        return (Some(least), (least, least));
+    }
+    let linear = histogram.grid.is_linear() || next.lower <= 0.0;
+    let rank = least + next.count * next.fraction_below(value, linear);
+    (Some(rank), (least, least + next.count))
+}
+
 /// Number of values below `value`, by interpolation; `None` if all are.
 fn rank_of(value: f64, histogram: &FloatHistogram) -> Option<f64> {
-    if is_above_zero_bucket(value, histogram) {
-        let (rank, next) = histogram.count_up_to(value);
-        let next = next?;
-        let is_within = next.lower < value;
-        let linear = histogram.grid.is_linear() || next.lower <= 0.0;
-        let into = is_within.then(|| next.count * next.fraction_below(value, linear));
-        return Some(into.map_or(rank, |into| rank + into));
-    }
     let mut rank = 0.0;
     for mut bucket in histogram.buckets() {
         let around_zero = bucket.lower <= 0.0 && bucket.upper >= 0.0;
@@ -213,11 +221,6 @@ fn rank_of(value: f64, histogram: &FloatHistogram) -> Option<f64> {
 
 /// Lower and upper bound of the number of values below `value`.
 fn bounds_below(value: f64, histogram: &FloatHistogram) -> (f64, f64) {
-    if is_above_zero_bucket(value, histogram) {
-        let (least, next) = histogram.count_up_to(value);
-        let next = next.filter(|next| next.lower < value);
-        return (least, next.map_or(least, |next| least + next.count));
-    }
     let (mut least, mut most) = (0.0, 0.0);
     for bucket in histogram.buckets() {
         if bucket.upper <= value {
@@ -226,6 +229,10 @@ fn bounds_below(value: f64, histogram: &FloatHistogram) -> (f64, f64) {
         // For a bucket of width 0, as the zero bucket may be, both bounds apply at its value.
         if bucket.lower < value || bucket.upper <= value {
             most += bucket.count;
+        }
+        // So are all later ones.
+        if bucket.lower > value && bucket.upper > value {
+            break;
         }
     }
     (least, most)
