@@ -514,11 +514,13 @@ impl Source for PrometheusSource<'_> {
         &self,
         series: &SeriesHandle,
         range: Range<i64>,
+        is_single_window: bool,
     ) -> Result<(Option<HistogramIncrements>, Vec<Gap>)> {
         match self.entry(series).as_deref() {
-            None => self.stored.increments(series, range),
+            None => self.stored.increments(series, range, is_single_window),
             Some(SourceSeries::Renamed(series)) => {
-                let (mut increments, gaps) = self.stored.increments(&series.handle, range)?;
+                let (mut increments, gaps) =
+                    self.stored.increments(&series.handle, range, is_single_window)?;
                 if let Some(increments) = &mut increments {
                     increments.divide(series.divisor);
                 }

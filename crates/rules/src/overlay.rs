@@ -279,9 +279,10 @@ impl Source for OverlaySource<'_> {
         &self,
         series: &SeriesHandle,
         range: Range<i64>,
+        is_single_window: bool,
     ) -> query::Result<(Option<HistogramIncrements>, Vec<Gap>)> {
         match series.key < self.key_min {
-            true => self.source.increments(series, range),
+            true => self.source.increments(series, range, is_single_window),
             false => Ok((None, Vec::new())),
         }
     }

@@ -16,6 +16,7 @@ pub(crate) mod increments;
 mod interval_increases;
 mod opened_part;
 mod placement;
+mod rolled_up_increments;
 pub(crate) mod sample_reader;
 mod selection;
 mod sums;
@@ -61,6 +62,8 @@ pub struct ReadView {
     heads: Vec<Arc<RwLock<Head>>>,
     /// Days with dropped base rows.
     dropped_days: OnceLock<BTreeSet<i64>>,
+    /// Days whose base rows are all in rollups.
+    rolled_up_days: OnceLock<BTreeSet<i64>>,
     is_cancelled: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
 }
 
@@ -105,7 +108,8 @@ impl ReadView {
             let state = inner.state();
             (Arc::clone(&state.manifest), state.heads())
         };
-        ReadView { inner, manifest, heads, dropped_days: OnceLock::new(), is_cancelled: None }
+        let (dropped_days, rolled_up_days) = (OnceLock::new(), OnceLock::new());
+        ReadView { inner, manifest, heads, dropped_days, rolled_up_days, is_cancelled: None }
     }
 
     /// Reads stop with [`crate::Error::Cancelled`] once `is_over` returns true; it is called at
