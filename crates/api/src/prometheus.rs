@@ -5,6 +5,7 @@
 //! distribution is a native histogram, exponential or with custom buckets, and a gap is a warning.
 //! Series endpoints return all known series, regardless of `start` and `end`.
 
+mod bucket_texts;
 mod expression;
 mod number;
 mod response;

@@ -7,6 +7,7 @@ use query::{
     Stream,
 };
 
+use super::bucket_texts::BucketTexts;
 use super::number::{write_number, write_time};
 use super::{ResponseExtras, write_list};
 use crate::bounded_buffer::BoundedBuffer;
@@ -33,6 +34,7 @@ pub(super) fn write_result(
     };
     write!(out, "{{\"resultType\":\"{kind}\",\"result\":")?;
     let steps = result.steps;
+    let mut texts = BucketTexts::default();
     match &result.data {
         ResultData::Scalar(numbers) if is_range => {
             let points: Vec<(i64, StepValue)> = steps
@@ -44,6 +46,7 @@ pub(super) fn write_result(
                     out,
                     &LabelSet::default(),
                     points.iter().map(|(at, value)| (*at, value)),
+                    &mut texts,
                 )
             })?;
         }
@@ -52,6 +55,7 @@ pub(super) fn write_result(
                 out,
                 steps.start,
                 &StepValue::Number(numbers.first().copied().unwrap_or(f64::NAN)),
+                &mut texts,
             )?;
         }
         ResultData::Text(text) => {
@@ -62,20 +66,20 @@ pub(super) fn write_result(
             out.write_char(']')?;
         }
         ResultData::Vector(streams) if !is_range => {
-            write_list(out, streams, |out, stream| write_sample(out, stream, steps))?;
+            write_list(out, streams, |out, stream| write_sample(out, stream, steps, &mut texts))?;
         }
         ResultData::Vector(streams) | ResultData::Matrix(streams) => {
             write_list(out, streams, |out, stream| {
                 let points = stream.points.iter().enumerate();
                 let points =
                     points.filter_map(|(at, value)| Some((steps.time(at), value.as_ref()?)));
-                write_series(out, &stream.labels, points)
+                write_series(out, &stream.labels, points, &mut texts)
             })?;
         }
         ResultData::RawSamples(all) => {
             write_list(out, all, |out, series| {
                 let samples = series.points.iter().map(|sample| (sample.time, &sample.value));
-                write_series(out, &series.labels, samples)
+                write_series(out, &series.labels, samples, &mut texts)
             })?;
         }
     }
@@ -96,13 +100,18 @@ fn write_labels(out: &mut BoundedBuffer, labels: &LabelSet) -> Result {
 }
 
 /// A series of an instant query.
-fn write_sample(out: &mut BoundedBuffer, stream: &Stream, steps: StepGrid) -> Result {
+fn write_sample(
+    out: &mut BoundedBuffer,
+    stream: &Stream,
+    steps: StepGrid,
+    texts: &mut BucketTexts,
+) -> Result {
     out.write_str("{\"metric\":")?;
     write_labels(out, &stream.labels)?;
     if let Some(value) = stream.points.first().and_then(Option::as_ref) {
         let name = if value.is_distribution() { "histogram" } else { "value" };
         write!(out, ",\"{name}\":")?;
-        write_point(out, steps.start, value)?;
+        write_point(out, steps.start, value, texts)?;
     }
     out.write_char('}')
 }
@@ -112,6 +121,7 @@ fn write_series<'a>(
     out: &mut BoundedBuffer,
     labels: &LabelSet,
     points: impl Iterator<Item = (i64, &'a StepValue)> + Clone,
+    texts: &mut BucketTexts,
 ) -> Result {
     out.write_str("{\"metric\":")?;
     write_labels(out, labels)?;
@@ -122,26 +132,35 @@ fn write_series<'a>(
             .peekable();
         if some.peek().is_some() {
             write!(out, ",\"{name}\":")?;
-            write_list(out, some, |out, (time, value)| write_point(out, time, value))?;
+            write_list(out, some, |out, (time, value)| write_point(out, time, value, texts))?;
         }
     }
     out.write_char('}')
 }
 
-fn write_point(out: &mut BoundedBuffer, time: i64, value: &StepValue) -> Result {
+fn write_point(
+    out: &mut BoundedBuffer,
+    time: i64,
+    value: &StepValue,
+    texts: &mut BucketTexts,
+) -> Result {
     out.write_char('[')?;
     write_time(out, time)?;
     out.write_char(',')?;
     match (value.number(), value.histogram()) {
         (Some(number), _) => write_number(out, number)?,
-        (None, Some(histogram)) => write_histogram(out, &histogram)?,
+        (None, Some(histogram)) => write_histogram(out, &histogram, texts)?,
         (None, None) => out.write_str("\"NaN\"")?,
     }
     out.write_char(']')
 }
 
 /// Buckets are `[boundaries, lower, upper, count]`; empty ones are omitted.
-fn write_histogram(out: &mut BoundedBuffer, histogram: &FloatHistogram) -> Result {
+fn write_histogram(
+    out: &mut BoundedBuffer,
+    histogram: &FloatHistogram,
+    texts: &mut BucketTexts,
+) -> Result {
     out.write_str("{\"count\":")?;
     write_number(out, histogram.count)?;
     out.write_str(",\"sum\":")?;
@@ -150,17 +169,10 @@ fn write_histogram(out: &mut BoundedBuffer, histogram: &FloatHistogram) -> Resul
     if buckets.peek().is_some() {
         out.write_str(",\"buckets\":")?;
         write_list(out, buckets, |out, bucket| {
-            let rule = match (bucket.lower_inclusive, bucket.upper_inclusive) {
-                (false, true) => 0,
-                (true, false) => 1,
-                (false, false) => 2,
-                (true, true) => 3,
-            };
-            write!(out, "[{rule}")?;
-            for number in [bucket.lower, bucket.upper, bucket.count] {
-                out.write_char(',')?;
-                write_number(out, number)?;
-            }
+            out.write_char('[')?;
+            out.write_str(texts.bounds(&bucket))?;
+            out.write_char(',')?;
+            write_number(out, bucket.count)?;
             out.write_char(']')
         })?;
     }
