@@ -15,13 +15,20 @@ const MAPPED_BYTES: libc::c_int = 256 << 10;
 #[cfg(target_env = "gnu")]
 const ARENAS_MAX: libc::c_int = 4;
 
-/// Configures the allocator. The environment variables `MALLOC_ARENA_MAX` and
-/// `MALLOC_MMAP_THRESHOLD_` take precedence.
+/// Free memory at the end of an arena that is kept. By default, with the size above, glibc returns
+/// all but 128 KiB at once: a query that needs 15 MB for the histograms of its steps had every page
+/// cleared again, and took 33 ms of CPU time instead of 26. Idle processes are trimmed in any case.
+#[cfg(target_env = "gnu")]
+const KEPT_BYTES: libc::c_int = 16 << 20;
+
+/// Configures the allocator. The environment variables `MALLOC_ARENA_MAX`,
+/// `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_` take precedence.
 pub(crate) fn tune() {
     #[cfg(target_env = "gnu")]
     for (variable, parameter, value) in [
         ("MALLOC_ARENA_MAX", libc::M_ARENA_MAX, ARENAS_MAX),
         ("MALLOC_MMAP_THRESHOLD_", libc::M_MMAP_THRESHOLD, MAPPED_BYTES),
+        ("MALLOC_TRIM_THRESHOLD_", libc::M_TRIM_THRESHOLD, KEPT_BYTES),
     ] {
         if std::env::var_os(variable).is_none() {
             // SAFETY: mallopt(3) takes two integers; both parameters may be set at any time and
