@@ -63,6 +63,15 @@ impl<'a> BucketSource<'a> {
     }
 }
 
+impl BucketSource<'_> {
+    /// Series of distributions. A read of them does not hold the lock.
+    fn selected_series(&self, handles: &[&SeriesHandle]) -> Vec<SeriesEntryRef> {
+        let selected = self.selected.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = handles.iter().filter_map(|handle| handle.key.checked_sub(FIRST_KEY));
+        keys.flat_map(|key| selected[key].iter().cloned()).collect()
+    }
+}
+
 impl Source for BucketSource<'_> {
     fn select(&self, selector: &Selector) -> Result<Vec<SeriesHandle>> {
         let found = select_distributions(self.view, selector);
@@ -90,10 +99,7 @@ impl Source for BucketSource<'_> {
         if series.iter().all(|handle| handle.key < FIRST_KEY) {
             return self.stored.histograms(series, grid);
         }
-        let selected = self.selected.read().unwrap_or_else(PoisonError::into_inner);
-        let keys = series.iter().filter_map(|handle| handle.key.checked_sub(FIRST_KEY));
-        let found: Vec<SeriesEntryRef> =
-            keys.flat_map(|key| selected[key].iter().cloned()).collect();
+        let found = self.selected_series(series);
         let mut read = ColumnRead { values: Vec::new(), gaps: Vec::new() };
         for column in distribution_columns(self.view, &found, grid)? {
             let column = column?;

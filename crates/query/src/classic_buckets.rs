@@ -20,7 +20,7 @@ use hist::Mixture;
 use model::selector::UNIT as UNIT_TAG;
 use model::selector::{KIND, NAME as NAME_TAG};
 use model::{Selector, Series, SeriesKind};
-use store::{ReadView, SeriesEntryRef, TimeColumn, TimeGrid};
+use store::{FetchedColumns, ReadView, SeriesEntryRef, TimeColumn, TimeGrid};
 
 use self::bucket_columns::BucketColumns;
 use self::bucket_counters::BucketCounters;
@@ -42,11 +42,23 @@ pub fn distribution_columns<'a>(
     series: &[SeriesEntryRef],
     grid: TimeGrid,
 ) -> Result<DistributionColumnIter<'a>> {
+    columns_with_cuts(view, series, grid, u32::MAX)
+}
+
+/// As [`distribution_columns`], with at most so many cuts of columns whose buckets are not all of
+/// the same scrapes. Values of the columns beyond them are left out, which a gap tells.
+pub(crate) fn columns_with_cuts<'a>(
+    view: &'a ReadView,
+    series: &[SeriesEntryRef],
+    grid: TimeGrid,
+    cuts_max: u32,
+) -> Result<DistributionColumnIter<'a>> {
     if !series.iter().any(is_counter) {
         let columns = view.histograms(series, grid)?;
         return Ok(Box::new(columns.map(|column| column.map_err(Error::from))));
     }
-    Ok(Box::new(BucketColumns::new(view, series, grid)?))
+    let columns = BucketColumns::new(view, series, (grid, cuts_max))?;
+    Ok(Box::new(FetchedColumns::new(columns)))
 }
 
 /// Histogram series that a selector matches, and the buckets of classic histograms that it means,

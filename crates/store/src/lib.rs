@@ -61,6 +61,7 @@ mod snapshot;
 
 mod grid;
 mod merge;
+mod time_column;
 mod view;
 
 mod error;
@@ -132,8 +133,9 @@ pub use row::{NumberAggregate, Row};
 pub use snapshot::SnapshotInfo;
 pub use stat::StoreStat;
 pub use store::Store;
+pub use time_column::{ColumnFetch, FetchedColumns, TimeColumn};
 pub use view::increment_reader::{DecodedChunks, IncrementReader};
 pub use view::increments::HistogramIncrements;
 pub use view::sample_reader::SampleReader;
 pub use view::window_reader::{WindowReader, WindowRows};
-pub use view::{COLUMNS_MAX, ColumnIter, ReadView, RowCount, SeriesActivity, TimeColumn};
+pub use view::{COLUMNS_MAX, ColumnIter, ReadView, RowCount, SeriesActivity};

@@ -43,6 +43,7 @@ use crate::inner::StoreInner;
 use crate::manifest::{Manifest, PartInfo};
 use crate::resolution::{Resolution, interval_start};
 use crate::row::{NumberAggregate, Row};
+use crate::time_column::{ColumnFetch, FetchedColumns, TimeColumn};
 
 pub use self::activity::SeriesActivity;
 use self::placement::{enclosing_range, overlaps};
@@ -65,19 +66,6 @@ pub struct ReadView {
     /// Days whose base rows are all in rollups.
     rolled_up_days: OnceLock<BTreeSet<i64>>,
     is_cancelled: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
-}
-
-/// Value of a time column.
-#[derive(Clone, Debug)]
-pub struct TimeColumn<T> {
-    /// Start, in nanoseconds since the Unix epoch.
-    pub start: i64,
-    /// End.
-    pub end: i64,
-    /// Value.
-    pub value: T,
-    /// Known gaps in it.
-    pub gaps: Vec<Gap>,
 }
 
 /// Number of base rows of a selection.
@@ -368,14 +356,9 @@ impl ReadView {
         }
         let queries = self.series_queries(series);
         self.check_kinds(&queries, is_kind, expected)?;
-        Ok(ColumnIter {
-            view: self,
-            series_queries: queries,
-            grid,
-            next: 0,
-            ready: Vec::new().into_iter(),
-            read_columns: fill,
-        })
+        let stored =
+            StoredColumns { view: self, series_queries: queries, grid, read_columns: fill };
+        Ok(ColumnIter { columns: FetchedColumns::new(stored) })
     }
 
     fn series_queries(&self, series: &[impl AsRef<SelectedSeries>]) -> Vec<SelectedSeries> {
@@ -485,20 +468,37 @@ fn may_contain(info: &PartInfo, range: &Range<i64>) -> bool {
 
 /// Iterator over result columns, read in batches.
 pub struct ColumnIter<'a, T> {
+    columns: FetchedColumns<StoredColumns<'a, T>>,
+}
+
+impl<T> Iterator for ColumnIter<'_, T> {
+    type Item = Result<TimeColumn<T>>;
+
+    fn next(&mut self) -> Option<Result<TimeColumn<T>>> {
+        self.columns.next()
+    }
+}
+
+/// Columns of some series.
+struct StoredColumns<'a, T> {
     view: &'a ReadView,
     series_queries: Vec<SelectedSeries>,
     grid: TimeGrid,
-    next: u64,
-    ready: std::vec::IntoIter<TimeColumn<T>>,
     read_columns: ColumnReader<T>,
 }
 
-impl<T> ColumnIter<'_, T> {
-    fn fetch_next(&mut self) -> Result<()> {
-        let end = self.grid.columns.min(self.next.saturating_add(COLUMNS_AT_ONCE));
-        let ranges: Vec<Range<i64>> = (self.next..end).map(|at| self.grid.column(at)).collect();
-        self.next = end;
-        let Some(all) = enclosing_range(ranges.iter()) else { return Ok(()) };
+impl<T> ColumnFetch for StoredColumns<'_, T> {
+    type Value = T;
+    type Error = Error;
+
+    fn column_count(&self) -> u64 {
+        self.grid.columns
+    }
+
+    fn fetch(&mut self, first: u64) -> Result<Vec<TimeColumn<T>>> {
+        let end = self.grid.columns.min(first.saturating_add(COLUMNS_AT_ONCE));
+        let ranges: Vec<Range<i64>> = (first..end).map(|at| self.grid.column(at)).collect();
+        let Some(all) = enclosing_range(ranges.iter()) else { return Ok(Vec::new()) };
         let mut gaps = self.view.known_gaps_of(&self.series_queries, &all);
         let values = (self.read_columns)(self.view, &self.series_queries, &ranges, &mut gaps)?;
         gaps.sort();
@@ -509,26 +509,7 @@ impl<T> ColumnIter<'_, T> {
             value,
             gaps: gaps.iter().filter(|gap| overlaps(gap, &range)).cloned().collect(),
         };
-        self.ready = ranges.into_iter().zip(values).map(column).collect::<Vec<_>>().into_iter();
-        Ok(())
-    }
-}
-
-impl<T> Iterator for ColumnIter<'_, T> {
-    type Item = Result<TimeColumn<T>>;
-
-    fn next(&mut self) -> Option<Result<TimeColumn<T>>> {
-        if let Some(column) = self.ready.next() {
-            return Some(Ok(column));
-        }
-        if self.next >= self.grid.columns {
-            return None;
-        }
-        if let Err(error) = self.fetch_next() {
-            self.next = self.grid.columns;
-            return Some(Err(error));
-        }
-        self.ready.next().map(Ok)
+        Ok(ranges.into_iter().zip(values).map(column).collect())
     }
 }
 

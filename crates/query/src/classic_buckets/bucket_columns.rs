@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use hist::{Histogram, HistogramParts, Mixture, Scheme, TrackedValue};
 use model::{Gap, HISTOGRAM_COUNT_MAX};
-use store::{ReadView, SelectedSeries, SeriesEntryRef, TimeColumn, TimeGrid};
+use store::{ColumnFetch, ReadView, SelectedSeries, SeriesEntryRef, TimeColumn, TimeGrid};
 
 use super::bucket_counters::BucketCounters;
 use super::bucket_increases::{Increase, ScrapeAgreement, are_cumulative, round_count};
@@ -41,15 +41,14 @@ pub(super) struct BucketColumns<'a> {
     histograms: Vec<SeriesEntryRef>,
     grid: TimeGrid,
     columns_at_once: u64,
-    next: u64,
-    ready: std::vec::IntoIter<TimeColumn<Mixture>>,
+    cuts_left: u32,
 }
 
 impl<'a> BucketColumns<'a> {
     pub(super) fn new(
         view: &'a ReadView,
         series: &[SeriesEntryRef],
-        grid: TimeGrid,
+        (grid, cuts_max): (TimeGrid, u32),
     ) -> Result<BucketColumns<'a>> {
         let name = series.first().map_or("", |first| first.series.name()).to_owned();
         let classic = BucketCounters::group(view, series)?;
@@ -71,16 +70,23 @@ impl<'a> BucketColumns<'a> {
             classic,
             grid,
             columns_at_once,
-            next: 0,
-            ready: Vec::new().into_iter(),
+            cuts_left: cuts_max,
         })
     }
+}
 
-    fn fetch_next(&mut self) -> Result<()> {
-        let columns = self.columns_at_once.min(self.grid.columns - self.next);
-        let start = self.grid.column(self.next).start;
+impl ColumnFetch for BucketColumns<'_> {
+    type Value = Mixture;
+    type Error = Error;
+
+    fn column_count(&self) -> u64 {
+        self.grid.columns
+    }
+
+    fn fetch(&mut self, first: u64) -> Result<Vec<TimeColumn<Mixture>>> {
+        let columns = self.columns_at_once.min(self.grid.columns - first);
+        let start = self.grid.column(first).start;
         let grid = TimeGrid { start, columns, ..self.grid };
-        self.next += columns;
         let mut all: Vec<TimeColumn<Mixture>> =
             self.view.histograms(&self.histograms, grid)?.collect::<store::Result<_>>()?;
         let ranges: Vec<Range<i64>> = all.iter().map(|column| column.start..column.end).collect();
@@ -112,9 +118,13 @@ impl<'a> BucketColumns<'a> {
                         column.gaps.extend(both.gaps);
                         both.value
                     });
-                    let mut read =
-                        ColumnRead { view: self.view, name: &self.name, classic, column };
-                    read.add(ColumnPiece { range, increases, histogram })?;
+                    let (view, name) = (self.view, &self.name[..]);
+                    let cuts_left = &mut self.cuts_left;
+                    ColumnRead { view, name, classic, column, cuts_left }.add(ColumnPiece {
+                        range,
+                        increases,
+                        histogram,
+                    })?;
                 }
             }
         }
@@ -124,26 +134,7 @@ impl<'a> BucketColumns<'a> {
             column.gaps.sort();
             column.gaps.dedup();
         }
-        self.ready = all.into_iter();
-        Ok(())
-    }
-}
-
-impl Iterator for BucketColumns<'_> {
-    type Item = Result<TimeColumn<Mixture>>;
-
-    fn next(&mut self) -> Option<Result<TimeColumn<Mixture>>> {
-        if let Some(column) = self.ready.next() {
-            return Some(Ok(column));
-        }
-        if self.next >= self.grid.columns {
-            return None;
-        }
-        if let Err(error) = self.fetch_next() {
-            self.next = self.grid.columns;
-            return Some(Err(error));
-        }
-        self.ready.next().map(Ok)
+        Ok(all)
     }
 }
 
@@ -158,6 +149,8 @@ struct ColumnRead<'a> {
     name: &'a str,
     classic: &'a mut BucketCounters,
     column: &'a mut TimeColumn<Mixture>,
+    /// Cuts that the read has left.
+    cuts_left: &'a mut u32,
 }
 
 /// Values of a column that are left out.
@@ -180,6 +173,7 @@ impl ColumnRead<'_> {
     /// Adds the values of a column; it is cut into pieces that can be read.
     fn add(&mut self, column: ColumnPiece) -> Result<()> {
         let (mut omitted, mut contradictory) = (OmittedValues::default(), OmittedValues::default());
+        let mut uncut = OmittedValues::default();
         // The earliest piece is the last one.
         let mut pieces = vec![column];
         let mut cuts = 0;
@@ -203,13 +197,17 @@ impl ColumnRead<'_> {
                     contradictory.add(range, count_values(increases));
                 }
                 ScrapeAgreement::Same if is_complete => self.add_values(range, increases)?,
-                ScrapeAgreement::Cut(time) if cuts < CUTS_MAX => {
+                ScrapeAgreement::Cut(time) if cuts < CUTS_MAX && *self.cuts_left > 0 => {
                     cuts += 1;
+                    *self.cuts_left -= 1;
                     let halves = self.cut(range, time)?;
                     omitted.add_dropped(&piece, &halves);
                     pieces.extend(halves);
                 }
                 _ if self.is_known_empty(increases) => {}
+                ScrapeAgreement::Cut(_) if cuts < CUTS_MAX => {
+                    uncut.add(range, count_values(increases));
+                }
                 _ => omitted.add(range, count_values(increases)),
             }
         }
@@ -217,6 +215,9 @@ impl ColumnRead<'_> {
         let why = "some of its buckets rose by more than higher ones, as after a restart that not \
                    all of them show";
         self.add_gap_of(contradictory, why);
+        let why = "its buckets differ in their scrapes so often that to read them takes too long \
+                   here; a heatmap or query reads them";
+        self.add_gap_of(uncut, why);
         Ok(())
     }
 
