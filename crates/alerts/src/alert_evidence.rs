@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use notify::{AlertImpact, Picture};
 use query::StoreSource;
 use rules::slo::{SLO_ALERT_FILE, Slo};
-use rules::{AffectedRule, AffectedSeries, Alert, EvaluatedGroup};
+use rules::{AffectedRule, AffectedSeries, Alert, EvaluatedGroup, LabelMap};
 use store::{ReadView, Store};
 
 use crate::alert_picture::alert_picture;
@@ -22,13 +22,40 @@ const IMPACT_TIME_MAX: Duration = Duration::from_millis(200);
 /// Time for pictures.
 const PICTURE_TIME_MAX: Duration = Duration::from_millis(100);
 
-/// Labels that tell users apart, by the name of the SLO.
-pub(crate) type UserLabels = BTreeMap<String, String>;
+/// Labels that tell users apart, of the SLOs that name one.
+#[derive(Debug, Default)]
+pub(crate) struct UserLabels(Vec<SloUserLabel>);
 
-/// The labels of the SLOs that have one.
-pub(crate) fn user_labels(slos: &[Slo]) -> UserLabels {
-    let label = |slo: &Slo| Some((slo.name.clone(), slo.user_label.clone()?));
-    slos.iter().filter_map(label).collect()
+#[derive(Debug)]
+struct SloUserLabel {
+    slo: String,
+    /// Metric and labels of the series whose values it judges.
+    judged: Option<(String, LabelMap)>,
+    label: String,
+}
+
+impl UserLabels {
+    /// Those of some SLOs.
+    pub(crate) fn of(slos: &[Slo]) -> UserLabels {
+        let label = |slo: &Slo| {
+            let label = slo.user_label.clone()?;
+            Some(SloUserLabel { slo: slo.name.clone(), judged: slo.judged_metric(), label })
+        };
+        UserLabels(slos.iter().filter_map(label).collect())
+    }
+
+    /// That of an SLO.
+    fn of_slo(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|of| of.slo == name).map(|of| &of.label[..])
+    }
+
+    /// As in the overview: that of the SLO with most labels whose series include those that
+    /// `is_within` a metric and labels.
+    fn of_series(&self, is_within: impl Fn(&str, &LabelMap) -> bool) -> Option<&str> {
+        let judged = self.0.iter().filter_map(|of| Some((of.judged.as_ref()?, &of.label[..])));
+        let included = judged.filter(|((metric, labels), _)| is_within(metric, labels));
+        included.max_by_key(|((_, labels), _)| labels.len()).map(|(_, label)| label)
+    }
 }
 
 /// What is read of an alert.
@@ -104,13 +131,13 @@ impl<'a> EvidenceReader<'a> {
 
     fn impact(&mut self, series: &AffectedSeries) -> Option<AlertImpact> {
         let EvidenceSources { user_labels, now_ns, .. } = self.sources;
-        let is_slo = self.group.file() == SLO_ALERT_FILE;
-        let user_label = user_labels.get(self.group.name()).filter(|_| is_slo);
+        let user_label = match self.group.file() == SLO_ALERT_FILE {
+            true => user_labels.of_slo(self.group.name()),
+            false => user_labels.of_series(|metric, labels| series.is_within(metric, labels)),
+        };
         let began = Instant::now();
         let left = self.budgets.impact.left(began);
-        let found = self.read(began, left, |source| {
-            series.count(source, now_ns, user_label.map(String::as_str)).ok()
-        });
+        let found = self.read(began, left, |source| series.count(source, now_ns, user_label).ok());
         self.budgets.impact.spend(began.elapsed());
         found.map(|counts| AlertImpact { requests: counts.requests, users: counts.users })
     }
@@ -139,5 +166,46 @@ impl<'a> EvidenceReader<'a> {
         let is_cancelled = || began.elapsed() >= left || control.is_stopping();
         let view = self.view.get_or_insert_with(|| store.view().ok());
         read(&StoreSource::new(view.as_ref()?).with_context(&is_cancelled))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rules::slo::SloDraft;
+
+    use super::*;
+
+    fn slo(name: &str, selector: &str, user_label: Option<&str>) -> Slo {
+        let text = |text: &str| Some(text.to_owned());
+        let draft = SloDraft {
+            name: name.to_owned(),
+            selector: text(selector),
+            threshold: text("250ms"),
+            objective: text("99%"),
+            period: text("30d"),
+            user_label: user_label.map(str::to_owned),
+            ..SloDraft::default()
+        };
+        draft.check().expect("a valid SLO")
+    }
+
+    #[test]
+    fn users_of_an_alert_are_told_apart_by_the_label_of_the_slo_of_its_series() {
+        let labels = UserLabels::of(&[
+            slo("all", "latency", Some("account")),
+            slo("pay", "latency{service=\"pay\"}", Some("customer")),
+            slo("cart", "latency{service=\"cart\"}", None),
+            slo("some", "latency{service=~\"p.*\"}", Some("person")),
+        ]);
+        assert_eq!((labels.of_slo("pay"), labels.of_slo("cart")), (Some("customer"), None));
+        let of = |service: &str| {
+            let service = LabelMap::from([("service".to_owned(), service.to_owned())]);
+            labels.of_series(|metric, required| {
+                metric == "latency"
+                    && required.iter().all(|label| service.get(label.0) == Some(label.1))
+            })
+        };
+        assert_eq!((of("pay"), of("cart")), (Some("customer"), Some("account")));
+        assert_eq!(labels.of_series(|metric, _| metric == "other"), None);
     }
 }

@@ -26,7 +26,7 @@ use rules::{
 use store::Store;
 
 use crate::alert_board::{AlertBoard, GroupReport, NamedThresholds, RouteContext, state_hash};
-use crate::alert_evidence::{EvidenceBudgets, UserLabels, user_labels};
+use crate::alert_evidence::{EvidenceBudgets, UserLabels};
 use crate::alert_history::AlertHistory;
 use crate::arrival_index::{ArrivalIndex, RulePlace};
 use crate::group_metrics::GroupMetrics;
@@ -138,7 +138,7 @@ impl RuleWorker {
             writer: SampleWriter::new(Arc::clone(&intake)),
             history_writer: HistoryWriter::new(history, intake.meter()),
             settings: loaded.settings,
-            user_labels: user_labels(&loaded.rules.slos),
+            user_labels: UserLabels::of(&loaded.rules.slos),
             groups: Vec::new(),
             retired: Vec::new(),
             saved_at: None,
@@ -444,7 +444,7 @@ impl RuleWorker {
     fn apply(&mut self, reloaded: ReloadedRules) {
         self.settings = reloaded.settings;
         self.has_forgotten_primary = false;
-        self.user_labels = user_labels(&reloaded.rules.slos);
+        self.user_labels = UserLabels::of(&reloaded.rules.slos);
         let mut before: BTreeMap<(String, String), EvaluatedGroup> =
             std::mem::take(&mut self.groups)
                 .into_iter()

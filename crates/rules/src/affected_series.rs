@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use decode::{Quantity, Unit};
 use hist::{Bracket, Mixture};
-use model::{Selector, SeriesKind};
+use model::{Selector, SeriesKind, selector};
 use query::promql::{self, ExprKind};
 use query::{LabelSet, SeriesHandle, Source};
 use store::TimeGrid;
@@ -19,7 +19,7 @@ use crate::alert_table::Alert;
 use crate::evaluator::RuleQueryError;
 use crate::own::{OwnCondition, is_exported_label, stream_labels};
 use crate::replay::NamedThreshold;
-use crate::rule_file::Rule;
+use crate::rule_file::{LabelMap, Rule};
 
 /// How far a rule without a range looks back, as Prometheus does.
 const LOOKBACK_NS: i64 = 5 * 60 * 1_000_000_000;
@@ -162,6 +162,12 @@ impl AffectedSeries {
         Ok(Some(count_above(&values, limit).unwrap_or(Bracket::exact(0.0))))
     }
 
+    /// Whether all of the series are of a metric and have some labels.
+    pub fn is_within(&self, metric: &str, labels: &LabelMap) -> bool {
+        let has = |name: &str, value: &str| requires(&self.selector, name, value);
+        has(selector::NAME, metric) && labels.iter().all(|(name, value)| has(name, value))
+    }
+
     /// The distributions among the series.
     fn histograms(&self, source: &dyn Source) -> query::Result<Vec<SeriesHandle>> {
         let mut handles = source.select(&self.selector)?;
@@ -235,6 +241,14 @@ impl AffectedSeries {
         known.in_nanoseconds()?;
         let is_same = handles.iter().all(|handle| handle.unit == unit);
         self.limit.as_ref()?.value_in(Some(&known)).filter(|_| is_same)
+    }
+}
+
+/// Whether a selector has the condition that a label has a value.
+fn requires(selector: &Selector, label: &str, value: &str) -> bool {
+    match selector {
+        Selector::And(parts) => parts.iter().any(|part| requires(part, label, value)),
+        one => *one == Selector::label_equals(label, value),
     }
 }
 

@@ -231,3 +231,22 @@ fn an_alert_without_a_threshold_has_columns_and_one_of_other_series_has_none() {
     node.evaluate();
     assert_eq!(columns(&node, grid), None);
 }
+
+/// The label that the SLO of a metric names told users apart in the overview, but not in the alerts
+/// of other rules about that metric.
+#[test]
+fn series_of_an_alert_are_within_a_metric_and_its_labels() {
+    let mut node = StoredNode::new(&own("by = ['zone']"));
+    node.series.durations("latency", &[("zone", "a")], &SLOW);
+    node.evaluate();
+    let rule = &node.group.rules()[0];
+    let (_, alert) = rule.alerts().alerts().next().expect("an alert");
+    let series = AffectedRule::of(rule.rule()).series(alert).expect("series");
+    let is_within = |metric: &str, labels: &[(&str, &str)]| {
+        let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        series.is_within(metric, &labels.collect())
+    };
+    assert!(is_within("latency", &[]) && is_within("latency", &[("zone", "a")]));
+    assert!(!is_within("latency", &[("zone", "b")]) && !is_within("latency", &[("host", "a")]));
+    assert!(!is_within("requests", &[]));
+}
