@@ -88,7 +88,11 @@ test("the first page says which service is slow, and how many requests", async (
   expect(above).toBeGreaterThanOrEqual(60);
   await expect
     .poll(() => services().getByTestId("overview-summary").innerText())
-    .toMatch(/^1 of 3 affected\. Most: cart \(latency\), \d+ of \d+ requests above 250 ms/);
+    .toMatch(/^1 of 3 affected\. Worst: cart \(latency\), \d+ of \d+ requests above 250 ms/);
+  // Since when, how sure, and what next.
+  await expect
+    .poll(() => services().getByTestId("overview-now").innerText())
+    .toMatch(/^Since about \d\d:\d\d\. .*× the expected 1 %; not chance .* Next: which labels\?$/);
   await expect.poll(() => row("cart").innerText()).toContain("yours");
   await expect.poll(() => row("search").getAttribute("class")).toContain("usual");
   await expect.poll(() => row("search").innerText()).toContain("history too short");
@@ -188,7 +192,7 @@ test("an incident of today is on the first page, with its worst hour by label", 
   await row("payment").waitFor();
   await expect
     .poll(() => services().getByTestId("overview-today").innerText(), { timeout: 30_000 })
-    .toMatch(/payment \(latency\), 800 of 4,800 requests above 250 ms \(16\.7 %, 1 % expected\)/);
+    .toMatch(/payment \(latency\), 800 of 4,800 requests above 250 ms from .* \(16\.7 %, 16\.7 ×/);
   await expect.poll(() => row("payment").innerText()).toContain("48 expected");
   await services().getByTestId("overview-today").getByRole("link").click();
   await page.locator(".heatmap[data-drawn]").waitFor();

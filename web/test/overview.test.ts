@@ -1,6 +1,7 @@
 import { beforeEach, expect, test, vi } from "vitest";
 
 import { exact } from "../src/lib/distribution";
+import { headlineNow, headlineToday, summarise } from "../src/lib/headline";
 import {
   describeThreshold,
   describeUnusual,
@@ -11,10 +12,9 @@ import {
   hourLink,
   loadThresholds,
   metricLink,
+  nowLink,
   roundDuration,
   storeThreshold,
-  summarise,
-  summariseToday,
   unknownLast,
   unknownReason,
   type OverviewRow,
@@ -36,6 +36,9 @@ function row(changes: Partial<OverviewRow> = {}): OverviewRow {
     state: "usual",
     stateToday: "usual",
     affectedNow: 0,
+    affectedSince: null,
+    burnRateNow: exact(0),
+    expectedShare: 0.01,
     expectedNow: 12,
     expectedToday: 50,
     worstHour: null,
@@ -67,11 +70,15 @@ const of = (...rows: OverviewRow[]) => ({
   rows,
 });
 
+const rate = (lower: number, estimate: number) => ({ lower, estimate, upper: estimate });
+const period = { start: NOW - 4 * HOUR, end: NOW - 3 * HOUR, above: exact(700), count: 6_000 };
+const hour = { ...period, burnRate: rate(20, 23.3), period };
+
 test("the summary names the worst service, how many requests, and what is unknown", () => {
   const bad = row({ state: "affected", affectedNow: 40, aboveNow: exact(40) });
   const silent = row({ state: "unknown", countNow: 0 });
   expect(summarise(of(bad, row(), silent))).toBe(
-    "1 of 3 affected. Most: cart (http.server.request.duration), 40 of 1,200 requests above " +
+    "1 of 3 affected. Worst: cart (http.server.request.duration), 40 of 1,200 requests above " +
       "250 ms in the last 5 minutes. 1 unknown.",
   );
   expect(summarise(of(row(), silent))).toBe(
@@ -101,8 +108,9 @@ test("users are sessions or users, with their bounds, and unknown ones say why",
 test("what is unknown is after what is known, unless it was affected today", () => {
   const probe = row({ service: "probe", state: "unknown" });
   const fell = row({ service: "fell", state: "unknown", stateToday: "affected" });
-  const order = unknownLast([probe, fell, row({ service: "cart" })]);
-  expect(order.map(({ service }) => service)).toEqual(["fell", "cart", "probe"]);
+  const ended = row({ service: "ended", state: "unknown", worstHour: hour });
+  const order = unknownLast([probe, fell, ended, row({ service: "cart" })]);
+  expect(order.map(({ service }) => service)).toEqual(["fell", "ended", "cart", "probe"]);
 });
 
 test("a row opens the heatmap where its data is", () => {
@@ -117,42 +125,100 @@ test("a row opens the heatmap where its data is", () => {
 
 // Three hours after an incident the page was all green.
 test("an incident of this morning is in the summary, with its hour and the expected share", () => {
-  const hour = { start: NOW - 4 * HOUR, end: NOW - 3 * HOUR, above: exact(700), count: 6_000 };
-  const payment = row({
-    service: "payment",
+  const payment = row({ service: "payment", expectedShare: 0.005, worstHour: hour });
+  const orders = row({
+    service: "orders",
     stateToday: "affected",
-    aboveToday: exact(1_875),
-    countToday: 148_000,
-    expectedToday: 1_480,
-    worstHour: hour,
+    aboveToday: exact(120),
   });
-  const orders = row({ service: "orders", stateToday: "affected", aboveToday: exact(120) });
-  const today = summariseToday(of(row(), orders, payment));
+  const today = headlineToday(of(row(), orders, payment));
+  const tick = (at: number) => new Date(at).toTimeString().slice(0, 5);
   expect(today?.text).toBe(
-    "Earlier today, not now, 2 of 3 rows were affected. Most: payment " +
-      "(http.server.request.duration), 1,875 of 148,000 requests above 250 ms " +
-      "(1.3 %, 1 % expected).",
+    "Earlier today, not now, 2 of 3 rows were affected. Worst: payment " +
+      "(http.server.request.duration), 700 of 6,000 requests above 250 ms from " +
+      `${tick(hour.start)} to ${tick(hour.end)} (11.7 %, 23.3 × the expected 0.5 %); not chance ` +
+      "(p < 0.001). Then orders (http.server.request.duration) 2.4 ×.",
   );
-  const now = summariseToday(of(row(), orders, { ...payment, state: "affected" }));
-  expect(now?.text).toMatch(/^Today 2 of 3 rows were affected/);
   expect(today?.row.service).toBe("payment");
-  expect(hourLink(payment, hour, NOW)).toBe(
+  expect(hourLink(payment, period, NOW)).toBe(
     "#/explore?breakdown=1795680000000,1795683600000,0.25,Infinity&from=2026-11-26T07:00Z" +
       "&selector=latency&threshold=250ms&to=2026-11-26T10:00Z&v=2",
   );
-  expect(summariseToday(of(row()))).toBeNull();
+  expect(headlineToday(of(row()))).toBeNull();
+  // Of a row that was affected it is not known whether it is over.
+  const unknown = headlineToday(of(row(), { ...payment, state: "unknown" }));
+  expect(unknown?.text).toMatch(/^Today 1 of 2 rows was affected/);
 });
 
-test("an incident that the rest of the day conceals is told by its hour", () => {
-  const hour = { start: NOW - 4 * HOUR, end: NOW - 3 * HOUR, above: exact(40), count: 200 };
-  const concealed = row({ service: "batch", aboveToday: exact(45), worstHour: hour });
-  const today = summariseToday(of(row(), concealed));
-  expect(today?.hour).toBe(hour);
-  // Its day is as usual.
-  expect(today?.text).toBe(
-    "Earlier today, not now, 1 of 2 rows was affected. Most: batch " +
-      "(http.server.request.duration), requests above 250 ms.",
+// The headline named the service with most requests above its threshold over the day.
+test("the worst hour in relation to its objective comes before many requests of a day", () => {
+  const payment = row({ service: "payment", worstHour: hour });
+  const ledger = row({
+    service: "ledger",
+    stateToday: "affected",
+    aboveToday: exact(7_767),
+    countToday: 682_196,
+    worstHour: {
+      ...hour,
+      burnRate: rate(1.6, 1.9),
+      period: { ...period, above: exact(1_041), count: 56_011 },
+    },
+  });
+  const today = headlineToday(of(ledger, payment));
+  expect(today?.row.service).toBe("payment");
+  expect(today?.text).toContain("Then ledger (http.server.request.duration) 1.9 ×.");
+  expect(today?.hours).toBe(period);
+  // It did not end with the hour.
+  const longer = { ...period, end: period.end + HOUR, above: exact(1_200), count: 12_000 };
+  const both = headlineToday(of(row({ worstHour: { ...hour, period: longer } })));
+  const tick = (at: number) => new Date(at).toTimeString().slice(0, 5);
+  expect(both?.text).toContain(
+    `1,200 of 12,000 requests above 250 ms from ${tick(longer.start)} to ${tick(longer.end)}`,
   );
+});
+
+test("what is bad now is the headline: which service, how many, since when, how sure", () => {
+  const since = { start: NOW - 25 * 60e3, end: NOW - 24 * 60e3 };
+  const cart = row({
+    service: "cart",
+    state: "affected",
+    aboveNow: exact(40),
+    burnRateNow: rate(2, 3.3),
+    affectedSince: since,
+    users: { label: "session", now: exact(12), today: exact(90), reason: "" },
+  });
+  // More requests above the threshold, of very many.
+  const front = row({
+    service: "front",
+    state: "affected",
+    aboveNow: exact(300),
+    countNow: 20_000,
+    burnRateNow: rate(1.2, 1.5),
+  });
+  const morning = row({ service: "payment", worstHour: hour });
+  const overview = of(front, cart, morning);
+  expect(summarise(overview)).toMatch(
+    /^2 of 3 affected. Worst: cart \(.*\), 40 of 1,200 requests above 250 ms in the last 5 minutes/,
+  );
+  const now = headlineNow(overview);
+  const tick = (at: number) => new Date(at).toTimeString().slice(0, 5);
+  expect(now?.row.service).toBe("cart");
+  expect(now?.text).toBe(
+    `Since about ${tick(since.start)}. 3.3 % of its requests, 3.3 × the expected 1 %; not chance ` +
+      "(p < 0.001). 12 sessions affected. Then front (http.server.request.duration) 1.5 ×.",
+  );
+  expect(nowLink(cart, NOW)).toBe(
+    "#/explore?breakdown=1795692900000,1795694400000,0.25,Infinity&from=2026-11-26T11:00Z" +
+      "&selector=latency&threshold=250ms&to=2026-11-26T12:00Z&v=2",
+  );
+  expect(headlineToday(overview)?.text).toMatch(
+    /^Earlier today 1 of 3 rows was affected. Worst: payment/,
+  );
+  const early = { start: NOW - 3 * HOUR, end: NOW - 2 * HOUR };
+  expect(headlineNow(of({ ...cart, affectedSince: early }))?.text).toContain(
+    `Since between ${tick(early.start)} and ${tick(early.end)}. `,
+  );
+  expect(headlineNow(of(morning))).toBeNull();
 });
 
 test("a row without values is one only if its history has been read", () => {

@@ -354,7 +354,8 @@ impl Role for AlertsRole {
             let (metric, labels) = status.slo.judged_metric()?;
             let (limit, slo) = (threshold.clone(), status.slo.name.clone());
             let user_label = status.slo.user_label.clone();
-            Some(MetricThreshold { metric, labels, limit, slo, user_label })
+            let bad_share = status.slo.objective.budget();
+            Some(MetricThreshold { metric, labels, limit, bad_share, slo, user_label })
         };
         self.slos.all().into_iter().filter_map(of).collect()
     }

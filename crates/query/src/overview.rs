@@ -10,6 +10,9 @@
 //! score of every row, and everything else only of the rows that it shows. Users are counted for
 //! these rows only ([`affected_users`]).
 //!
+//! Today begins at the midnight of each reader; what was read of the days of readers in a few other
+//! time zones is retained.
+//!
 //! The distributions of load runs have no rows: a run ends, and would be shown as a service that
 //! fell silent.
 //!
@@ -21,12 +24,16 @@ pub mod deviation;
 pub mod mini_heatmap;
 pub mod row_threshold;
 
+mod day_values;
 mod excess;
 mod found_rows;
 mod load_runs;
+mod onset;
+mod row_reader;
 mod row_state;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 
 use hist::{Bracket, LimitInclusion, Mixture};
@@ -36,7 +43,7 @@ use store::{MINUTE, ReadView};
 use self::affected_users::{AffectedUsers, UserReadLimit};
 use self::day_hours::WorstHour;
 use self::deviation::Deviation;
-use self::excess::{ExcessSignificance, expected_above};
+use self::excess::{EXPECTED_SHARE, ExcessSignificance, ExpectedValues};
 use self::found_rows::FoundRows;
 use self::mini_heatmap::MiniHeatmap;
 use self::row_state::{RankClass, RowState, first_minute};
@@ -156,6 +163,9 @@ pub struct OverviewRow {
     /// Hour of today with most values above the threshold beyond those expected there; `None`
     /// without an hour with significantly more, or before the day has been read.
     pub worst_hour: Option<WorstHour>,
+    /// Since when it is affected: a minute of the last hour, or an hour of today, in nanoseconds
+    /// since the Unix epoch; `None` if it is not now, or if that is not known.
+    pub affected_since: Option<Range<i64>>,
     /// Users with a value above the threshold; `None` if no label tells users apart.
     pub users: Option<AffectedUsers>,
     /// How unusual the last hour is; `None` before it has been compared.
@@ -174,32 +184,52 @@ impl OverviewRow {
     /// Values above the threshold beyond those expected there in the last five minutes, 0 if
     /// chance explains them: `None` if unknown, or if the buckets are too wide to tell.
     pub fn affected_now(&self) -> Option<f64> {
-        match ExcessSignificance::of(self.above.0?, self.recent.count()) {
+        match ExcessSignificance::of(self.above.0?, self.expected(self.recent.count())) {
             ExcessSignificance::Significant(beyond) => Some(beyond),
             ExcessSignificance::Uncertain(_) => None,
             ExcessSignificance::Insignificant => Some(0.0),
         }
     }
 
-    /// Number of the values of the last five minutes that is expected above a threshold.
-    pub fn expected_now(&self) -> f64 {
-        expected_above(self.recent.count())
+    /// Share of the values that is expected above the threshold.
+    pub fn expected_share(&self) -> f64 {
+        expected_share(self.threshold.as_ref())
     }
 
-    /// Number of the values of today that is expected above a threshold.
+    /// Number of the values of the last five minutes that is expected above the threshold.
+    pub fn expected_now(&self) -> f64 {
+        self.expected(self.recent.count()).number()
+    }
+
+    /// Number of the values of today that is expected above the threshold.
     pub fn expected_today(&self) -> f64 {
-        expected_above(self.count_today)
+        self.expected(self.count_today).number()
+    }
+
+    /// Share above the threshold in the last five minutes as a ratio to the expected one. Its lower
+    /// bound is one of chance, too; `None` if unknown.
+    pub fn burn_rate_now(&self) -> Option<Bracket> {
+        self.expected(self.recent.count()).burn_rate(self.above.0?)
     }
 
     /// What can be said about the last five minutes.
     pub fn state(&self) -> RowStatus {
-        RowStatus::of(self.above.0, self.recent.count())
+        RowStatus::of(self.above.0, self.expected(self.recent.count()))
     }
 
     /// What can be said about today.
     pub fn state_today(&self) -> RowStatus {
-        RowStatus::of(self.above.1, self.count_today)
+        RowStatus::of(self.above.1, self.expected(self.count_today))
     }
+
+    fn expected(&self, count: u64) -> ExpectedValues {
+        ExpectedValues { count, share: self.expected_share() }
+    }
+}
+
+/// Share of the values that is expected above the threshold of a row.
+fn expected_share(threshold: Option<&RowThreshold>) -> f64 {
+    threshold.map_or(EXPECTED_SHARE, |threshold| threshold.expected_share)
 }
 
 /// What can be said about a row in a time range.
@@ -216,9 +246,9 @@ pub enum RowStatus {
 }
 
 impl RowStatus {
-    fn of(above: Option<Bracket<u64>>, count: u64) -> RowStatus {
-        match above.map(|above| ExcessSignificance::of(above, count)) {
-            _ if count == 0 => RowStatus::Unknown,
+    fn of(above: Option<Bracket<u64>>, expected: ExpectedValues) -> RowStatus {
+        match above.map(|above| ExcessSignificance::of(above, expected)) {
+            _ if expected.count == 0 => RowStatus::Unknown,
             None => RowStatus::Unknown,
             Some(ExcessSignificance::Significant(_)) => RowStatus::Affected,
             Some(ExcessSignificance::Uncertain(_)) => RowStatus::Uncertain,
@@ -304,7 +334,7 @@ impl Overview {
             }
             read => read,
         };
-        rows.sort_by_key(|(_, row)| row.read_at.unwrap_or(i64::MIN));
+        rows.sort_by_key(|(_, row)| row.last_reads(times.today_start));
         let mut has_read = false;
         for (key, row) in &mut rows {
             if has_read && elapsed() >= budget.mul_f64(RECENT_SHARE) {
@@ -323,8 +353,9 @@ impl Overview {
             exclude(key, read)?;
             bytes += row.memory_bytes();
         }
-        rows.retain(|(_, row)| row.read_at.is_some() && row.due_at() <= times.now);
-        rows.sort_by_key(|(_, row)| row.due_at());
+        let due_at = |row: &RowState| row.due_at(times.today_start);
+        rows.retain(|(_, row)| row.read_at.is_some() && due_at(row) <= times.now);
+        rows.sort_by_key(|(_, row)| due_at(row));
         has_read = false;
         for (key, row) in rows {
             if has_read && elapsed() >= budget {
@@ -442,9 +473,9 @@ impl Overview {
     }
 
     /// Ranked rows: affected ones first, then uncertain ones; among them by values affected in the
-    /// last five minutes, then today, then by name. A rank changes only if the row's state changes
-    /// or its score by more than a quarter. `set` gives the threshold of a row that the
-    /// user or an SLO sets.
+    /// last five minutes, then in the worst hour of today, then by name. A rank changes only if the
+    /// row's state changes or its score by more than a quarter. `set` gives the threshold of a row
+    /// that the user or an SLO sets.
     pub fn page(
         &mut self,
         range: PageRange,
@@ -453,14 +484,15 @@ impl Overview {
         let times = self.times;
         let mut ranked = Vec::with_capacity(self.rows.len());
         for (key, state) in &mut self.rows {
-            let standing = RowRanking::of(state, set(key));
+            let standing = RowRanking::of(state, set(key), times);
             state.rank.follow(standing.class, standing.affected_now, standing.affected_today);
-            ranked.push((key, &*state, standing));
+            ranked.push((key, state, standing));
         }
         // Stable: rows of equal rank stay in the order of their names.
         ranked.sort_by(|(_, a, _), (_, b, _)| a.rank.compare(&b.rank));
         let total = ranked.len();
-        let incomplete = ranked.iter().filter(|(_, state, _)| !state.is_complete()).count();
+        let is_complete = |state: &RowState| state.is_complete(times.today_start);
+        let incomplete = ranked.iter().filter(|(_, state, _)| !is_complete(state)).count();
         let shown = ranked.into_iter().skip(range.offset).take(range.limit);
         let rows = shown.map(|(key, state, standing)| {
             let has_other_unit = self.several_units.contains(&key.name);
@@ -474,52 +506,78 @@ impl Overview {
 /// What a row is ranked by.
 struct RowRanking {
     threshold: Option<RowThreshold>,
+    /// Number of values today.
+    count_today: u64,
     /// Values above the threshold in the last five minutes, and today.
     above: (Option<Bracket<u64>>, Option<Bracket<u64>>),
+    worst_hour: Option<WorstHour>,
     class: RankClass,
-    /// Values above it beyond those expected there.
+    /// Values above it beyond those expected there: in the last five minutes, and in the worst hour
+    /// of today, or in the whole day if no hour has significantly more. A day that is a little
+    /// worse than expected is not an incident.
     affected_now: f64,
     affected_today: f64,
 }
 
 impl RowRanking {
-    fn of(state: &RowState, set: Option<RowThreshold>) -> RowRanking {
-        let threshold = state.threshold(set);
+    fn of(state: &mut RowState, set: Option<RowThreshold>, times: OverviewTimes) -> RowRanking {
+        let today_start = times.today_start;
+        let threshold = state.threshold(set, today_start);
         let above = |of: &Mixture| {
             let threshold = threshold.as_ref()?;
             Some(of.count_above(threshold.value, LimitInclusion::Exclusive))
         };
-        let excess = |above: Option<Bracket<u64>>, count: u64| match above
-            .map_or(ExcessSignificance::Insignificant, |above| ExcessSignificance::of(above, count))
-        {
-            ExcessSignificance::Insignificant => (RankClass::Usual, 0.0),
-            ExcessSignificance::Uncertain(beyond) => (RankClass::Uncertain, beyond),
-            ExcessSignificance::Significant(beyond) => (RankClass::Affected, beyond),
+        let share = expected_share(threshold.as_ref());
+        let excess = |above: Option<Bracket<u64>>, count: u64| {
+            let expected = ExpectedValues { count, share };
+            match above.map_or(ExcessSignificance::Insignificant, |above| {
+                ExcessSignificance::of(above, expected)
+            }) {
+                ExcessSignificance::Insignificant => (RankClass::Usual, 0.0),
+                ExcessSignificance::Uncertain(beyond) => (RankClass::Uncertain, beyond),
+                ExcessSignificance::Significant(beyond) => (RankClass::Affected, beyond),
+            }
         };
         let recent = above(&state.recent);
-        let today = above(&state.today).filter(|_| state.is_complete());
+        let today = state.day(today_start).map(|day| &day.all);
+        let count_today = today.map_or(0, Mixture::count);
+        let today = today.filter(|_| state.is_complete(today_start)).and_then(above);
         let (class, affected_now) = excess(recent, state.recent.count());
-        let (_, affected_today) = excess(today, state.today.count());
-        RowRanking { class, affected_now, affected_today, above: (recent, today), threshold }
+        let (_, affected_today) = excess(today, count_today);
+        // Counts that overflow have no worst hour.
+        let is_complete = state.is_complete(today_start);
+        let known = threshold.as_ref().filter(|_| is_complete);
+        let worst_hour = known.and_then(|of| state.worst_hour(of, today_start).ok().flatten());
+        let affected_today = worst_hour.as_ref().map_or(affected_today, |hour| hour.beyond);
+        RowRanking {
+            threshold,
+            count_today,
+            above: (recent, today),
+            worst_hour,
+            class,
+            affected_now,
+            affected_today,
+        }
     }
 }
 
 fn row_of(
     key: &RowKey,
-    state: &RowState,
+    state: &mut RowState,
     standing: RowRanking,
     (times, has_other_unit): (OverviewTimes, bool),
 ) -> OverviewRow {
-    let threshold = standing.threshold.as_ref().filter(|_| state.is_complete());
-    // Counts that overflow have no worst hour.
-    let worst_hour = threshold.and_then(|of| state.worst_hour(of.value).ok().flatten());
+    let is_affected = standing.class == RankClass::Affected;
+    let threshold = standing.threshold.as_ref().filter(|_| is_affected);
+    let affected_since = threshold.and_then(|of| state.affected_since(of, times).ok().flatten());
     OverviewRow {
         key: key.clone(),
         has_other_unit,
-        worst_hour,
+        worst_hour: standing.worst_hour,
+        affected_since,
         series: distribution_count(&state.series),
         recent: state.recent.clone(),
-        count_today: state.today.count(),
+        count_today: standing.count_today,
         threshold: standing.threshold,
         above: standing.above,
         users: None,
@@ -527,6 +585,6 @@ fn row_of(
         heatmap: state.minutes.picture(first_minute(times.now)),
         latest_end: state.latest_end,
         read_at: state.read_at,
-        gaps: state.gaps(),
+        gaps: state.gaps(times.today_start),
     }
 }

@@ -24,6 +24,7 @@ pub mod journal_check;
 pub mod journal_format;
 pub mod journal_stat;
 mod overview;
+mod overview_headline;
 mod query_frames;
 mod query_plot;
 mod query_table;

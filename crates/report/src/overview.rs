@@ -12,6 +12,8 @@ use render::text::{escape_control, plural};
 use render::time::{duration_text, format_age, precise_time_text};
 use render::value_formatter;
 
+use crate::overview_headline::{count_bracket, headline};
+
 /// Slots of the drawing of the last hour.
 const SLOTS: usize = 20;
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -36,6 +38,9 @@ pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
             "  no distributions; --group host and --group topdeck show those of topdeck\n",
         );
         return text;
+    }
+    for line in headline(rows) {
+        text.push_str(&format!("  {line}\n"));
     }
     let columns = [
         ("metric", false),
@@ -82,7 +87,8 @@ fn sorted_rows(rows: &[Value]) -> Vec<&Value> {
         // Of a row that is not read yet nobody knows.
         let is_read = !row["unusual"].is_null();
         let has_none = row["count_today"] == 0 && row["heatmap"].is_null() && is_read;
-        let is_unknown = row["state"] == "unknown" && row["state_today"] != "affected";
+        let was_affected = row["state_today"] == "affected" || !row["worst_hour"].is_null();
+        let is_unknown = row["state"] == "unknown" && !was_affected;
         match (has_none, is_unknown) {
             (true, _) => 2,
             (false, true) => 1,
@@ -271,11 +277,14 @@ fn notes(document: &Value, rows: &[Value], total: u64) -> String {
         |state: &str| rows.iter().any(|row| row["state"] == state || row["state_today"] == state);
     if is_any("affected") {
         text.push_str(
-            "  affected: more than 1 % above the threshold, and not by chance (p < 0.001)\n",
+            "  affected: more than expected above the threshold (1 %, or what the objective of \
+             the SLO allows), and not by chance (p < 0.001)\n",
         );
     }
     if is_any("uncertain") {
-        text.push_str("  uncertain: the buckets are too wide to tell whether more than 1 % are\n");
+        text.push_str(
+            "  uncertain: the buckets are too wide to tell whether more than expected are\n",
+        );
     }
     text
 }
@@ -287,11 +296,6 @@ fn bracket(of: &Value) -> Option<Bracket> {
         estimate,
         upper: of["upper"].as_f64().unwrap_or(f64::INFINITY),
     })
-}
-
-fn count_bracket(of: &Value) -> Option<Bracket<u64>> {
-    let of = |name: &str| of[name].as_u64();
-    Some(Bracket { lower: of("lower")?, estimate: of("estimate")?, upper: of("upper")? })
 }
 
 #[cfg(test)]

@@ -147,6 +147,8 @@ pub struct MetricThreshold {
     pub labels: BTreeMap<String, String>,
     /// Value.
     pub limit: Quantity,
+    /// Share of the values that may be above it.
+    pub bad_share: f64,
     /// Name of the SLO.
     pub slo: String,
     /// Label that tells users apart.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use hist::{Bracket, LimitInclusion, Mixture};
-use query::overview::affected_users::USER_LABELS;
+use query::overview::affected_users;
 use query::{SeriesHandle, Source};
 
 use crate::evaluator::RuleQueryError;
@@ -55,11 +55,9 @@ pub(crate) fn label_of_users<'a>(
     handles: &[SeriesHandle],
     user_label: Option<&'a str>,
 ) -> Option<&'a str> {
-    let has = |label: &str| handles.iter().any(|handle| !handle.labels.get(label).is_empty());
-    match user_label {
-        Some(label) => Some(label).filter(|label| has(label)),
-        None => USER_LABELS.into_iter().find(|label| has(label)),
-    }
+    affected_users::label_of_users(user_label, |label| {
+        handles.iter().any(|handle| !handle.labels.get(label).is_empty())
+    })
 }
 
 impl<'a> UserSeries<'a> {

@@ -123,6 +123,8 @@ topdeck demo: {url}
 A made-up shop in {}; ctrl-C ends it and removes the directory.
 
 What to look at first:
+  {url}/
+      the overview: which service was slow today, how many requests, when, and what next
   {url}/#/explore?from=-6h&selector=request_duration{{service=%22payment%22}}&threshold=800ms&v=2
       payments of the last six hours: a second band of slow ones, from {} to {}.
       Press Who?, or drag a rectangle around it: version 3.8.0 on host pay-2 in region eu.

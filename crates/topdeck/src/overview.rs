@@ -21,8 +21,13 @@ use render::terminal::Terminal;
 
 /// Show which metrics and services have requests above their threshold
 ///
+/// Above the table is the worst row in relation to its objective, now or today, since when, and the
+/// command that tells which labels its slow requests have.
+///
 /// Rows are sorted by the requests above the threshold in the last five minutes, beyond those that
-/// are expected there; rows that are unknown now are the last, unless they were affected today. The
+/// are expected there, then by those of the worst hour of today; rows that are unknown now are the
+/// last, unless they were affected today. Above the threshold of an SLO as many are expected as its
+/// objective allows, above any other 1 %. The
 /// threshold is yours (--threshold), else that of an SLO of the server, else the one that the
 /// program declared, else the 99th percentile of the last seven days, which about 1 % of the
 /// requests exceed. Unusual is the Wasserstein distance of the last hour to the

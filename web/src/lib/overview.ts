@@ -7,9 +7,11 @@ import { PersistedValue } from "./persisted";
 import { writeRectangle } from "./rectangle";
 import { metricSelector } from "./selector";
 import * as time from "./time";
-import { formatCount, formatInput, formatShare, formatValue, parseThreshold } from "./unit";
+import { formatCount, formatInput, parseThreshold } from "./unit";
 
 const HOUR = 3_600e3;
+/** "Now": the last five minutes. */
+const RECENT = 5 * 60e3;
 
 export const GROUPS = ["services", "host", "topdeck"] as const;
 export type RowGroup = (typeof GROUPS)[number];
@@ -58,6 +60,17 @@ export interface WorstHour {
   end: number;
   above: Bracket;
   count: number;
+  /** Share above the threshold as a ratio to the expected one; the lower bound is one of chance. */
+  burnRate: Bracket;
+  /** The hour with those next to it that are not much better. */
+  period: AffectedPeriod;
+}
+
+export interface AffectedPeriod {
+  start: number;
+  end: number;
+  above: Bracket;
+  count: number;
 }
 
 export interface OverviewRow {
@@ -74,7 +87,11 @@ export interface OverviewRow {
   state: RowState;
   stateToday: RowState;
   affectedNow: number | null;
-  /** How many are expected above any threshold. */
+  /** When it began, within these bounds; null if it is not affected now, or unknown. */
+  affectedSince: { start: number; end: number } | null;
+  burnRateNow: Bracket | null;
+  /** Which share is expected above the threshold, and how many. */
+  expectedShare: number;
   expectedNow: number;
   expectedToday: number;
   /** Null if no hour has significantly more than expected. */
@@ -107,6 +124,13 @@ export interface Overview {
   rows: readonly OverviewRow[];
 }
 
+interface PeriodJson {
+  start_ns: number;
+  end_ns: number;
+  above: BracketJson;
+  count: number;
+}
+
 interface RowJson {
   name: string;
   labels: Record<string, string>;
@@ -116,9 +140,12 @@ interface RowJson {
   state: RowState;
   state_today: RowState;
   affected_now: number | null;
+  affected_since: { start_ns: number; end_ns: number } | null;
+  burn_rate_now: BracketJson | null;
+  expected_share: number;
   expected_now: number;
   expected_today: number;
-  worst_hour: { start_ns: number; end_ns: number; above: BracketJson; count: number } | null;
+  worst_hour: (PeriodJson & { burn_rate: BracketJson; period?: PeriodJson }) | null;
   above_now: BracketJson | null;
   above_today: BracketJson | null;
   users: {
@@ -190,9 +217,13 @@ export async function fetchOverview(
   };
 }
 
+function parsePeriod({ start_ns, end_ns, above, count }: PeriodJson): AffectedPeriod {
+  return { start: start_ns / 1e6, end: end_ns / 1e6, above: parseBracket(above), count };
+}
+
 function parseRow(row: RowJson): OverviewRow {
   const bracket = (json: BracketJson | null) => json && parseBracket(json);
-  const { threshold, unusual, heatmap, users, worst_hour: worst } = row;
+  const { threshold, unusual, heatmap, users, worst_hour: worst, affected_since: since } = row;
   const { start_ns, end_ns } = threshold ?? {};
   const hasHistory = start_ns !== undefined && end_ns !== undefined;
   return {
@@ -205,13 +236,15 @@ function parseRow(row: RowJson): OverviewRow {
     state: row.state,
     stateToday: row.state_today,
     affectedNow: row.affected_now,
+    affectedSince: since && { start: since.start_ns / 1e6, end: since.end_ns / 1e6 },
+    burnRateNow: bracket(row.burn_rate_now),
+    expectedShare: row.expected_share,
     expectedNow: row.expected_now,
     expectedToday: row.expected_today,
     worstHour: worst && {
-      start: worst.start_ns / 1e6,
-      end: worst.end_ns / 1e6,
-      above: parseBracket(worst.above),
-      count: worst.count,
+      ...parsePeriod(worst),
+      burnRate: parseBracket(worst.burn_rate),
+      period: parsePeriod(worst.period ?? worst),
     },
     aboveNow: bracket(row.above_now),
     aboveToday: bracket(row.above_today),
@@ -349,23 +382,36 @@ export function metricLink(row: OverviewRow): string {
 }
 
 /** `08:00–09:00`. */
-export function formatHour({ start, end }: WorstHour): string {
+export function formatHour({ start, end }: Pick<AffectedPeriod, "start" | "end">): string {
   return `${time.formatTick(start, HOUR)}–${time.formatTick(end, HOUR)}`;
 }
 
 /**
- * The worst hour of a row in Explore, between its neighbours, with the breakdown by label of the
- * values above the threshold.
+ * Hours of a row in Explore, between their neighbours, with the breakdown by label of the values
+ * above the threshold.
  */
-export function hourLink(row: OverviewRow, hour: WorstHour, now: number): string {
+export function hourLink(row: OverviewRow, hours: AffectedPeriod, now: number): string {
+  return labelsLink(row, hours, [hours.start - HOUR, Math.min(hours.end + HOUR, now)]);
+}
+
+/** The same of what a row is affected by now. */
+export function nowLink(row: OverviewRow, now: number): string {
+  const start = row.affectedSince?.start ?? now - RECENT;
+  return labelsLink(row, { start, end: now }, [Math.min(start - HOUR / 4, now - HOUR), now]);
+}
+
+function labelsLink(
+  row: OverviewRow,
+  { start, end }: { start: number; end: number },
+  [from, to]: [number, number],
+): string {
   const threshold = row.threshold ? formatInput(row.threshold.value, row.unit) : "";
   const low = parseThreshold(threshold, row.unit);
-  const rectangle = { from: hour.start, to: hour.end, low: low ?? 0, high: Infinity };
   const settings = {
     selector: row.selector,
     threshold,
-    ...time.rangeBetween(hour.start - HOUR, Math.min(hour.start + 2 * HOUR, now)),
-    breakdown: low === null ? "" : writeRectangle(rectangle),
+    ...time.rangeBetween(from, to),
+    breakdown: low === null ? "" : writeRectangle({ from: start, to: end, low, high: Infinity }),
   };
   return write({ view: "explore", settings });
 }
@@ -376,76 +422,13 @@ export function hasNoValues(row: OverviewRow): boolean {
 }
 
 /** `service (metric)`. */
-function nameOf(row: OverviewRow): string {
+export function nameOf(row: OverviewRow): string {
   return row.service ? `${row.service} (${row.name})` : row.name;
-}
-
-/** What was unusual today: how many rows, which one most, and its worst hour. */
-export interface TodaySummary {
-  text: string;
-  row: OverviewRow;
-  hour: WorstHour | null;
-}
-
-/** Null if nothing was. */
-export function summariseToday({ rows, total }: Overview): TodaySummary | null {
-  const isAffected = (row: OverviewRow) => row.stateToday === "affected" || row.worstHour !== null;
-  const affected = rows.filter(isAffected);
-  // Beyond the expected ones, in the day or in its worst hour, which the day may conceal.
-  const beyond = ({ aboveToday, expectedToday, worstHour }: OverviewRow) =>
-    Math.max(
-      (aboveToday?.estimate ?? 0) - expectedToday,
-      worstHour ? worstHour.above.estimate - worstHour.count / 100 : 0,
-    );
-  const [row] = affected.sort((a, b) => beyond(b) - beyond(a));
-  if (!row) return null;
-  const above = row.aboveToday?.estimate ?? 0;
-  const limit = row.threshold ? formatValue(row.threshold.value, row.unit) : "";
-  const many = `${formatCount(affected.length)} of ${formatCount(total)}`;
-  const share = formatShare(row.countToday > 0 ? above / row.countToday : 0);
-  const were = affected.length === 1 ? "was" : "were";
-  // Fewer than expected in the whole day: only the hour says what happened.
-  const day =
-    row.stateToday === "affected" || !row.worstHour
-      ? `, ${formatCount(above)} of ${formatCount(row.countToday)} ${row.noun} above ${limit} ` +
-        `(${share}, 1 % expected).`
-      : `, ${row.noun} above ${limit}.`;
-  const isOver = affected.every(({ state }) => state === "usual");
-  const when = isOver ? "Earlier today, not now," : "Today";
-  const text = `${when} ${many} rows ${were} affected. Most: ${nameOf(row)}${day}`;
-  return { text, row, hour: row.worstHour };
 }
 
 /** In their order, but what is not known now after what is, unless it was affected today. */
 export function unknownLast(rows: readonly OverviewRow[]): OverviewRow[] {
-  const rank = ({ state, stateToday }: OverviewRow) =>
-    state === "unknown" && stateToday !== "affected" ? 1 : 0;
+  const rank = ({ state, stateToday, worstHour }: OverviewRow) =>
+    state === "unknown" && stateToday !== "affected" && worstHour === null ? 1 : 0;
   return [...rows].sort((a, b) => rank(a) - rank(b));
-}
-
-/** One sentence: how many rows are affected, and the worst of them. */
-export function summarise(overview: Overview): string {
-  const { rows, total } = overview;
-  const affected = rows.filter((row) => row.state === "affected");
-  const count = (state: RowState) => rows.filter((row) => row.state === state).length;
-  const [unknown, uncertain] = [count("unknown"), count("uncertain")];
-  const doubt =
-    (uncertain > 0 ? ` ${formatCount(uncertain)} uncertain.` : "") +
-    (unknown > 0 ? ` ${formatCount(unknown)} unknown.` : "");
-  const worst = affected[0];
-  if (!worst) {
-    const known = rows.length - unknown - uncertain;
-    const all = total === 1 ? "The only row is" : `All ${formatCount(total)} rows are`;
-    const many = known === total ? all : `${formatCount(known)} of ${formatCount(total)} rows are`;
-    return known === 0
-      ? `Nothing is known about the last 5 minutes.${doubt}`
-      : `${many} normal now, in the last 5 minutes.${doubt}`;
-  }
-  const above = formatCount(worst.aboveNow?.estimate ?? 0);
-  const limit = worst.threshold ? formatValue(worst.threshold.value, worst.unit) : "";
-  const many = `${formatCount(affected.length)} of ${formatCount(total)}`;
-  return (
-    `${many} affected. Most: ${nameOf(worst)}, ${above} of ${formatCount(worst.countNow)} ` +
-    `${worst.noun} above ${limit} in the last 5 minutes.${doubt}`
-  );
 }

@@ -91,7 +91,7 @@ impl OverviewParams {
         let user = user.and_then(|(_, limit)| limit.value_in(Unit::parse(&key.unit).as_ref()));
         let of_slo = || {
             let (value, slo) = self.slo(key)?;
-            Some(RowThreshold::of_slo(value, &slo.slo))
+            Some(RowThreshold::of_slo(value, &slo.slo, slo.bad_share))
         };
         user.map(RowThreshold::of_user).or_else(of_slo)
     }
@@ -249,6 +249,13 @@ mod tests {
         assert_eq!(row["above_today"]["estimate"], 300);
         assert_eq!((&row["count_now"], &row["count_today"]), (&json!(100), &json!(1200)));
         assert_eq!((&row["counts"], &row["state"]), (&json!("requests"), &json!("affected")));
+        assert_eq!(
+            (&row["expected_share"], &row["burn_rate_now"]["estimate"]),
+            (&json!(0.01), &json!(25.0))
+        );
+        // Longer than the last hour: since the hour of its first values.
+        let noon = START - 30 * MINUTE;
+        assert_eq!(row["affected_since"], json!({"start_ns": noon, "end_ns": noon + store::HOUR}));
         assert_eq!(row["threshold"], json!({"value": 550.0, "origin": "user"}));
         assert_eq!(row["max"]["estimate"], 1000.0);
         assert_eq!(row["latest_ns"], NOW);
@@ -266,6 +273,7 @@ mod tests {
             metric: metric.to_owned(),
             labels: Default::default(),
             limit: decode::Quantity::parse(limit).unwrap(),
+            bad_share: 0.005,
             slo: slo.to_owned(),
             user_label: None,
         };
@@ -283,8 +291,15 @@ mod tests {
         let expected = json!({"value": 550.0, "origin": "slo", "slo": "checkout"});
         assert_eq!(row_of_slo["threshold"], expected);
         assert_eq!(row_of_slo["above_now"]["estimate"], 25);
+        // The objective allows half a percent of 100 requests.
+        assert_eq!(
+            (&row_of_slo["expected_share"], &row_of_slo["expected_now"]),
+            (&json!(0.005), &json!(0.5))
+        );
+        assert_eq!(row_of_slo["burn_rate_now"]["estimate"], 50.0);
         let row_of_user = row(&server, "/v1/overview?threshold=latency=950ms").await;
         assert_eq!(row_of_user["threshold"], json!({"value": 950.0, "origin": "user"}));
+        assert_eq!(row_of_user["expected_share"], 0.01);
     }
 
     #[tokio::test]
@@ -296,6 +311,7 @@ mod tests {
             metric: "latency".to_owned(),
             labels: Default::default(),
             limit: decode::Quantity::parse("550ms").unwrap(),
+            bad_share: 0.005,
             slo: "checkout".to_owned(),
             user_label: Some("host".to_owned()),
         }]);

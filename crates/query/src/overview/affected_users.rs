@@ -3,7 +3,8 @@
 //!
 //! Users are the values of a label of the row's series. Each one is read by itself: the last five
 //! minutes at each refresh, and the hours of today before them once. A read of a user without newer
-//! rows is a look-up. What is read is counted, so another threshold is another [`UserScan`].
+//! rows is a look-up. What is read is counted, so another threshold, or the day of another time
+//! zone, is another [`UserScan`].
 //!
 //! A refresh that is out of time leaves a pass over the users unfinished. The next one continues
 //! with the time of that pass, so that it ends however many users there are; its numbers are of
@@ -20,19 +21,29 @@ use std::time::Duration;
 use hist::{Bracket, LimitInclusion};
 use store::{HOUR, ReadView, SeriesEntryRef};
 
-use super::row_state::{DAY_READ_EVERY, read_column};
+use super::day_values::DAY_READ_EVERY;
+use super::row_reader::RowReader;
 use super::{OverviewTimes, RECENT};
 use crate::error::Result;
 
 /// Labels that tell sessions or users apart. `user` is not one of them: it is often an account of a
 /// database, which many people share.
-pub const USER_LABELS: [&str; 4] = ["session", "session_id", "sessionId", "user_id"];
+const USER_LABELS: [&str; 4] = ["session", "session_id", "sessionId", "user_id"];
 /// Maximum number of users of a row: each is read by itself, at each refresh.
 const USERS_MAX: usize = 1_000;
-/// Maximum number of thresholds of a row whose counts are retained: those of two readers.
-const SCANS_MAX: usize = 2;
+/// Maximum number of thresholds and days of a row whose counts are retained: those of four readers.
+const SCANS_MAX: usize = 4;
 /// Length of a read of the hours of today, after which the time is checked.
 const CLOSED_STEP: i64 = 6 * HOUR;
+
+/// Label that tells users apart: the one that the settings name, if some series has it (`has_value`
+/// tells), else the first of `session`, `session_id`, `sessionId` and `user_id` that one has.
+pub fn label_of_users(configured: Option<&str>, has_value: impl Fn(&str) -> bool) -> Option<&str> {
+    match configured {
+        Some(label) => Some(label).filter(|label| has_value(label)),
+        None => USER_LABELS.into_iter().find(|label| has_value(label)),
+    }
+}
 
 /// Users of a row with a value above its threshold.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,29 +75,25 @@ impl UserReadLimit<'_> {
 /// Series of a row by user.
 pub(super) struct RowUsers<'a> {
     label: &'a str,
-    users: BTreeMap<&'a str, Vec<SeriesEntryRef>>,
+    users: BTreeMap<&'a str, &'a [SeriesEntryRef]>,
 }
 
 impl<'a> RowUsers<'a> {
-    /// By the label that the settings name, else by the first of [`USER_LABELS`] that a series has.
-    /// `None` if no series has it.
-    pub(super) fn of(series: &'a [SeriesEntryRef], label: Option<&'a str>) -> Option<Self> {
-        let has = |label: &str| {
-            let mut values = series.iter().filter_map(|found| found.series.label(label));
-            values.any(|value| !value.is_empty())
+    /// By the label that [`label_of_users`] finds, by which the series are sorted; `None` if no
+    /// series has it.
+    pub(super) fn of(series: &'a mut [SeriesEntryRef], label: Option<&'a str>) -> Option<Self> {
+        let has_value = |label: &str| {
+            series.iter().any(|found| found.series.label(label).is_some_and(|of| !of.is_empty()))
         };
-        let label = match label {
-            Some(label) => Some(label).filter(|label| has(label)),
-            None => USER_LABELS.into_iter().find(|label| has(label)),
-        }?;
-        let mut users: BTreeMap<&str, Vec<SeriesEntryRef>> = BTreeMap::new();
-        for found in series {
-            let user = found.series.label(label).filter(|user| !user.is_empty());
-            if let Some(user) = user {
-                users.entry(user).or_default().push(found.clone());
-            }
-        }
-        Some(RowUsers { label, users })
+        let label = label_of_users(label, has_value)?;
+        series.sort_by(|a, b| a.series.label(label).cmp(&b.series.label(label)));
+        let series: &'a [SeriesEntryRef] = series;
+        let by_user = series.chunk_by(|a, b| a.series.label(label) == b.series.label(label));
+        let of_user = |some: &'a [SeriesEntryRef]| {
+            let user = some.first()?.series.label(label)?;
+            (!user.is_empty()).then_some((user, some))
+        };
+        Some(RowUsers { label, users: by_user.filter_map(of_user).collect() })
     }
 
     pub(super) fn label(&self) -> &str {
@@ -149,10 +156,10 @@ impl UserScan {
         times: OverviewTimes,
     ) -> &'s mut UserScan {
         let OverviewTimes { now, today_start } = times;
-        scans
-            .retain(|scan| scan.today_start == today_start && scan.began_at + DAY_READ_EVERY > now);
+        scans.retain(|scan| scan.began_at + DAY_READ_EVERY > now);
         let is_same = |scan: &UserScan| {
-            scan.label == label && scan.threshold.to_bits() == threshold.to_bits()
+            (scan.label == label && scan.today_start == today_start)
+                && scan.threshold.to_bits() == threshold.to_bits()
         };
         let scan = match scans.iter().position(is_same) {
             Some(at) => scans.remove(at),
@@ -291,7 +298,7 @@ fn above(
         return Ok(Bracket::exact(0));
     }
     // Gaps are those of the row.
-    let values = read_column(view, series, range, &mut Vec::new())?;
+    let values = RowReader::new(view, series).column(range, &mut Vec::new())?;
     Ok(values.count_above(threshold, LimitInclusion::Exclusive))
 }
 

@@ -1,7 +1,8 @@
 //! Hours of today: which one had most values above a threshold.
 //!
 //! The threshold may be another one at each question, so the values of each hour are retained. They
-//! are encoded: about a byte per bucket, where a histogram in memory has 16.
+//! are encoded: about a byte per bucket, where a histogram in memory has 16. The number above the
+//! threshold that was asked last is retained, too: all rows are ranked by their worst hours.
 //!
 //! What is learned from an hour that ended is learned once: it is retained by the start of the hour
 //! and a hash of its values ([`HourlyThresholds`]), and again only if values arrived late.
@@ -16,12 +17,15 @@ use hist::codec::frame::{self, SeriesMeta};
 use hist::{Bracket, LimitInclusion, Mixture};
 use store::HOUR;
 
-use super::excess::{ALPHA, ExcessSignificance};
+use super::excess::{ALPHA, ExcessSignificance, ExpectedValues};
 use crate::compare::merge_error;
 use crate::error::Result;
 
 /// Hours of a day, by which its probability of error is divided.
 const HOURS_PER_DAY: f64 = 24.0;
+
+/// Least burn rate of an hour of the same period, as a share of that of the worst one.
+const PERIOD_SHARE: f64 = 0.25;
 
 /// Hour of today with most values above the threshold beyond those expected there.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +37,37 @@ pub struct WorstHour {
     pub above: Bracket<u64>,
     /// Values in total.
     pub count: u64,
+    /// Their share as a ratio to the expected one.
+    pub burn_rate: Bracket,
+    /// The hour and those next to it that are not much better: what happened rarely ends with the
+    /// hour.
+    pub period: AffectedPeriod,
+    /// Values above the threshold beyond those expected there.
+    pub(super) beyond: f64,
+}
+
+/// Hours with significantly more values above the threshold than expected.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AffectedPeriod {
+    /// Their time, as that of an hour.
+    pub range: Range<i64>,
+    /// Values above the threshold.
+    pub above: Bracket<u64>,
+    /// Values in total.
+    pub count: u64,
+}
+
+impl AffectedPeriod {
+    fn add(&mut self, hour: Range<i64>, above: Bracket<u64>, count: u64) {
+        self.range = self.range.start.min(hour.start)..self.range.end.max(hour.end);
+        let sum = |a: u64, b: u64| a.saturating_add(b);
+        self.above = Bracket {
+            lower: sum(self.above.lower, above.lower),
+            estimate: sum(self.above.estimate, above.estimate),
+            upper: sum(self.above.upper, above.upper),
+        };
+        self.count = sum(self.count, count);
+    }
 }
 
 /// Values of an hour.
@@ -44,9 +79,28 @@ struct EncodedHour {
     hash: u64,
     /// A frame for each part of the mixture.
     frames: Vec<Vec<u8>>,
+    /// The threshold that was asked last, and the values above it.
+    above: Option<(f64, Bracket<u64>)>,
 }
 
 impl EncodedHour {
+    /// Values above a threshold beyond those expected there, of a share, as one of the hours of a
+    /// day; the values above it; and the number of all.
+    fn excess(
+        &mut self,
+        threshold: f64,
+        share: f64,
+    ) -> Result<(ExcessSignificance, Bracket<u64>, ExpectedValues)> {
+        let above = match self.above {
+            Some((known, above)) if known.to_bits() == threshold.to_bits() => above,
+            _ => self.values()?.count_above(threshold, LimitInclusion::Exclusive),
+        };
+        self.above = Some((threshold, above));
+        let expected = ExpectedValues { count: self.count, share };
+        let alpha = ALPHA / HOURS_PER_DAY;
+        Ok((ExcessSignificance::with_alpha(above, expected, alpha), above, expected))
+    }
+
     fn values(&self) -> Result<Mixture> {
         let mut values = Mixture::default();
         for bytes in &self.frames {
@@ -87,23 +141,68 @@ impl DayHours {
         let mut hasher = DefaultHasher::new();
         frames.hash(&mut hasher);
         let (count, hash) = (sum.count(), hasher.finish());
-        self.hours.push(EncodedHour { start, count, hash, frames });
+        self.hours.push(EncodedHour { start, count, hash, frames, above: None });
         Ok(())
     }
 
-    /// The hour with the largest significant excess; `end` is the end of the values.
-    pub(super) fn worst(&self, threshold: f64, end: i64) -> Result<Option<WorstHour>> {
-        let mut worst: Option<(f64, WorstHour)> = None;
-        for hour in &self.hours {
-            let above = hour.values()?.count_above(threshold, LimitInclusion::Exclusive);
-            let excess = ExcessSignificance::with_alpha(above, hour.count, ALPHA / HOURS_PER_DAY);
+    /// The hour with the largest significant excess over a share; `end` is the end of the values.
+    pub(super) fn worst(
+        &mut self,
+        (threshold, share): (f64, f64),
+        end: i64,
+    ) -> Result<Option<WorstHour>> {
+        let mut worst: Option<(usize, WorstHour)> = None;
+        for (at, hour) in self.hours.iter_mut().enumerate() {
+            let (excess, above, expected) = hour.excess(threshold, share)?;
             let ExcessSignificance::Significant(beyond) = excess else { continue };
-            if worst.as_ref().is_none_or(|(most, _)| beyond > *most) {
-                let range = hour.start..(hour.start + HOUR).min(end);
-                worst = Some((beyond, WorstHour { range, above, count: hour.count }));
+            let Some(burn_rate) = expected.burn_rate(above) else { continue };
+            if worst.as_ref().is_none_or(|(_, worst)| beyond > worst.beyond) {
+                let (range, count) = (hour.start..(hour.start + HOUR).min(end), hour.count);
+                let period = AffectedPeriod { range: range.clone(), above, count };
+                worst = Some((at, WorstHour { range, above, count, burn_rate, period, beyond }));
             }
         }
-        Ok(worst.map(|(_, hour)| hour))
+        let Some((at, mut worst)) = worst else { return Ok(None) };
+        let least_rate = worst.burn_rate.estimate * PERIOD_SHARE;
+        for hours in [&mut (0..at).rev() as &mut dyn Iterator<Item = usize>, &mut (at + 1..)] {
+            for at in hours {
+                let Some(hour) = self.hours.get_mut(at) else { break };
+                let range = hour.start..(hour.start + HOUR).min(end);
+                let (excess, above, expected) = hour.excess(threshold, share)?;
+                let is_next =
+                    range.end == worst.period.range.start || range.start == worst.period.range.end;
+                let is_affected = matches!(excess, ExcessSignificance::Significant(_))
+                    && expected.burn_rate(above).is_some_and(|rate| rate.estimate >= least_rate);
+                if !is_next || !is_affected {
+                    break;
+                }
+                worst.period.add(range, above, hour.count);
+            }
+        }
+        Ok(Some(worst))
+    }
+
+    /// Start of the hours, one after the other, with a significant excess, of which the last one
+    /// contains `time`; `None` if that one has none.
+    pub(super) fn affected_since(
+        &mut self,
+        (threshold, share): (f64, f64),
+        time: i64,
+    ) -> Result<Option<i64>> {
+        let mut since: Option<i64> = None;
+        let before = self.hours.iter_mut().rev().skip_while(|hour| hour.start > time);
+        for hour in before {
+            let is_next = match since {
+                Some(since) => hour.start + HOUR == since,
+                None => time < hour.start + HOUR,
+            };
+            let (excess, ..) = hour.excess(threshold, share)?;
+            if !is_next || !matches!(excess, ExcessSignificance::Significant(_)) {
+                break;
+            }
+            since = Some(hour.start);
+        }
+        Ok(since)
     }
 
     /// What `learn` returns for each of the hours that ended by `end`; it is not called for those
@@ -186,7 +285,7 @@ mod tests {
             hours.add(start, &values(500 - slow, 0)).unwrap();
         }
         let end = slow.len() as i64 * HOUR;
-        let found = hours.worst(250.0, end).unwrap()?;
+        let found = hours.worst((250.0, 0.01), end).unwrap()?;
         assert_eq!(found.count, 1_000);
         assert_eq!(found.range.end - found.range.start, HOUR);
         Some((found.range.start / HOUR, found.above.estimate))
@@ -195,6 +294,24 @@ mod tests {
     #[test]
     fn worst_hour_is_that_of_the_incident() {
         assert_eq!(worst(&[10, 9, 200, 80, 11]), Some((2, 200)));
+    }
+
+    /// An incident from 12:40 to 13:25 had half of its requests.
+    #[test]
+    fn period_of_the_worst_hour_has_the_hours_next_to_it_that_are_not_much_better() {
+        let period = |slow: &[u64]| {
+            let mut hours = DayHours::default();
+            for (at, slow) in slow.iter().enumerate() {
+                hours.add(at as i64 * HOUR, &values(1_000 - slow, *slow)).unwrap();
+            }
+            let end = slow.len() as i64 * HOUR;
+            let AffectedPeriod { range, above, count } =
+                hours.worst((250.0, 0.01), end).unwrap().unwrap().period;
+            (range.start / HOUR..range.end / HOUR, above.estimate, count)
+        };
+        assert_eq!(period(&[9, 150, 200, 8, 180]), (1..3, 350, 2_000));
+        assert_eq!(period(&[200, 60, 60, 300, 40]), (3..4, 300, 1_000));
+        assert_eq!(period(&[60, 300, 80, 100]), (1..4, 480, 3_000));
     }
 
     #[test]
@@ -239,8 +356,25 @@ mod tests {
     fn the_current_hour_ends_with_its_values() {
         let mut hours = DayHours::default();
         hours.add(HOUR, &values(10, 90)).unwrap();
-        let found = hours.worst(250.0, HOUR + HOUR / 4).unwrap().unwrap();
+        let found = hours.worst((250.0, 0.01), HOUR + HOUR / 4).unwrap().unwrap();
         assert_eq!(found.range, HOUR..HOUR + HOUR / 4);
         assert_eq!(found.above, Bracket::exact(90));
+        assert_eq!(found.burn_rate.estimate, 90.0);
+        // Another threshold, another objective.
+        assert_eq!(hours.worst((950.0, 0.01), 2 * HOUR).unwrap(), None);
+        assert_eq!(hours.worst((250.0, 0.95), 2 * HOUR).unwrap(), None);
+        assert!(hours.worst((250.0, 0.01), 2 * HOUR).unwrap().is_some());
+    }
+
+    #[test]
+    fn affected_hours_are_followed_back_to_the_first_of_them() {
+        let mut hours = DayHours::default();
+        for (hour, slow) in [(0, 90), (1, 0), (2, 80), (3, 90), (5, 90)] {
+            hours.add(hour * HOUR, &values(100 - slow, slow)).unwrap();
+        }
+        let mut since = |time: i64| hours.affected_since((250.0, 0.01), time).unwrap();
+        assert_eq!(since(3 * HOUR + 5), Some(2 * HOUR));
+        assert_eq!((since(HOUR + 5), since(4 * HOUR + 5)), (None, None));
+        assert_eq!((since(5 * HOUR), since(7)), (Some(5 * HOUR), Some(0)));
     }
 }

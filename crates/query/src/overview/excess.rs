@@ -1,8 +1,9 @@
 //! Excess: values above a threshold beyond those expected there, and whether chance explains them.
 //!
-//! A threshold tells which values are slow, not how many may be. [`EXPECTED_SHARE`] of the values
-//! is expected above any threshold: a learned one is a 99th percentile by its construction, and one
-//! of a user or a program has no objective of its own. If values are independent, the number above
+//! A threshold tells which values are slow, not how many may be. That of an SLO has an objective,
+//! which allows a share of the values above it. [`EXPECTED_SHARE`] of them is expected above any
+//! other: a learned one is a 99th percentile by its construction, and one of a user or a program
+//! has no objective of its own. If values are independent, the number above
 //! the threshold is binomial, and `k` or more of `n` have at most the probability
 //! `exp(-n D(k/n ‖ p))`, where `D` is the relative entropy of two coins (the Chernoff bound;
 //! Hoeffding 1963, "Probability inequalities for sums of bounded random variables", theorem 1).
@@ -13,13 +14,19 @@
 //!
 //! Slow requests come in bursts, so they are not independent: a significant excess is a fact about
 //! these five minutes, not yet a trend.
+//!
+//! The burn rate tells how bad it is, whatever the traffic: the share above the threshold as a
+//! ratio to the expected one. Its lower bound is that of the least share of which chance makes so
+//! many values with a probability of at least [`ALPHA`]: 3 of 3 requests say less than 300 of 300.
 
 use hist::Bracket;
 
-/// Share of the values that is expected above a threshold.
+/// Share of the values that is expected above a threshold without an objective.
 pub(super) const EXPECTED_SHARE: f64 = 0.01;
 /// Probability of an excess that chance alone reaches in a row without a change.
 pub(super) const ALPHA: f64 = 0.001;
+/// Halvings of a share: to 30 bits.
+const BISECTIONS: u32 = 30;
 
 /// Values above a threshold beyond those expected there.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,15 +41,19 @@ pub(super) enum ExcessSignificance {
 }
 
 impl ExcessSignificance {
-    /// Excess of `above` of `count` values.
-    pub(super) fn of(above: Bracket<u64>, count: u64) -> ExcessSignificance {
-        ExcessSignificance::with_alpha(above, count, ALPHA)
+    /// Excess of `above` of some values.
+    pub(super) fn of(above: Bracket<u64>, expected: ExpectedValues) -> ExcessSignificance {
+        ExcessSignificance::with_alpha(above, expected, ALPHA)
     }
 
     /// As [`ExcessSignificance::of`], with another probability of error.
-    pub(super) fn with_alpha(above: Bracket<u64>, count: u64, alpha: f64) -> ExcessSignificance {
-        let beyond = (above.estimate as f64 - expected_above(count)).max(0.0);
-        let is_significant = |above| is_significant(above, count, alpha);
+    pub(super) fn with_alpha(
+        above: Bracket<u64>,
+        expected: ExpectedValues,
+        alpha: f64,
+    ) -> ExcessSignificance {
+        let beyond = (above.estimate as f64 - expected.number()).max(0.0);
+        let is_significant = |above| expected.is_exceeded_by(above, alpha);
         match (is_significant(above.lower), is_significant(above.upper)) {
             (true, _) => ExcessSignificance::Significant(beyond),
             (false, true) => ExcessSignificance::Uncertain(beyond),
@@ -51,24 +62,62 @@ impl ExcessSignificance {
     }
 }
 
-/// Number of `count` values that is expected above a threshold.
-pub(super) fn expected_above(count: u64) -> f64 {
-    count as f64 * EXPECTED_SHARE
+/// Values of which a share is expected above a threshold.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExpectedValues {
+    /// Number of all values.
+    pub(super) count: u64,
+    /// Share of them, above 0 and below 1.
+    pub(super) share: f64,
 }
 
-/// Whether chance explains `above` or more of `count` values with a probability below `alpha`.
-fn is_significant(above: u64, count: u64, alpha: f64) -> bool {
-    let (k, n) = (above as f64, count as f64);
-    if k <= expected_above(count) {
-        return false;
+impl ExpectedValues {
+    /// Number of the values that is expected above the threshold.
+    pub(super) fn number(self) -> f64 {
+        self.count as f64 * self.share
     }
-    // n D(k/n ‖ p); a share of 1 leaves the second term out: its limit is 0.
-    let term = |observed: f64, expected: f64| match observed > 0.0 {
-        true => observed * (observed / expected).ln(),
-        false => 0.0,
-    };
-    let entropy = term(k, n * EXPECTED_SHARE) + term(n - k, n * (1.0 - EXPECTED_SHARE));
-    (-entropy).exp() < alpha
+
+    /// Whether chance explains `above` or more values above the threshold with a probability below
+    /// `alpha`.
+    pub(super) fn is_exceeded_by(self, above: u64, alpha: f64) -> bool {
+        above as f64 > self.number() && (-self.entropy(above, self.share)).exp() < alpha
+    }
+
+    /// Share of the values above the threshold as a ratio to the expected one; `None` without
+    /// values.
+    pub(super) fn burn_rate(self, above: Bracket<u64>) -> Option<Bracket> {
+        let ratio = |above: u64| above as f64 / self.count as f64 / self.share;
+        (self.count > 0).then(|| Bracket {
+            lower: self.least_share(above.lower) / self.share,
+            estimate: ratio(above.estimate),
+            upper: ratio(above.upper),
+        })
+    }
+
+    /// The least share of which `above` or more values have at least the probability [`ALPHA`].
+    fn least_share(self, above: u64) -> f64 {
+        let (mut lower, mut upper) = (0.0, above as f64 / self.count as f64);
+        // The probability rises with the share.
+        for _ in 0..BISECTIONS {
+            let middle = f64::midpoint(lower, upper);
+            match (-self.entropy(above, middle)).exp() < ALPHA {
+                true => lower = middle,
+                false => upper = middle,
+            }
+        }
+        lower
+    }
+
+    /// `n D(k/n ‖ p)` of `above` values and a share.
+    fn entropy(self, above: u64, share: f64) -> f64 {
+        let (k, n) = (above as f64, self.count as f64);
+        // A share of 1 leaves the second term out: its limit is 0.
+        let term = |observed: f64, expected: f64| match observed > 0.0 {
+            true => observed * (observed / expected).ln(),
+            false => 0.0,
+        };
+        term(k, n * share) + term(n - k, n * (1.0 - share))
+    }
 }
 
 #[cfg(test)]
@@ -91,7 +140,11 @@ mod tests {
 
     #[track_caller]
     fn check(above: u64, count: u64, expected: ExcessSignificance) {
-        assert_eq!(ExcessSignificance::of(Bracket::exact(above), count), expected);
+        assert_eq!(ExcessSignificance::of(Bracket::exact(above), of(count)), expected);
+    }
+
+    fn of(count: u64) -> ExpectedValues {
+        ExpectedValues { count, share: EXPECTED_SHARE }
     }
 
     #[test]
@@ -119,12 +172,12 @@ mod tests {
     #[test]
     fn chance_reaches_a_significant_excess_with_a_probability_below_alpha() {
         for count in [1, 2, 3, 10, 100, 500, 1000, 3600, 20_000] {
-            let edge = (0..=count).find(|above| is_significant(*above, count, ALPHA));
+            let edge = (0..=count).find(|above| of(count).is_exceeded_by(*above, ALPHA));
             let Some(edge) = edge else { continue };
             let probability = tail(edge, count);
             assert!(probability < ALPHA, "{edge} of {count}: {probability}");
             // The bound is not so weak that a clear excess goes unseen.
-            let expected = expected_above(count);
+            let expected = of(count).number();
             let clear = (expected + 5.0 * expected.sqrt() + 3.0).ceil() as u64;
             assert!(edge <= clear, "{edge} of {count}, {expected} expected");
         }
@@ -133,10 +186,42 @@ mod tests {
     #[test]
     fn bucket_around_the_threshold_that_may_hold_all_slow_requests_is_uncertain() {
         let above = Bracket { lower: 0, estimate: 400, upper: 700 };
-        assert_eq!(ExcessSignificance::of(above, 3600), ExcessSignificance::Uncertain(364.0));
+        assert_eq!(ExcessSignificance::of(above, of(3600)), ExcessSignificance::Uncertain(364.0));
         let above = Bracket { lower: 100, estimate: 400, upper: 700 };
-        assert_eq!(ExcessSignificance::of(above, 3600), ExcessSignificance::Significant(364.0));
+        assert_eq!(ExcessSignificance::of(above, of(3600)), ExcessSignificance::Significant(364.0));
         let above = Bracket { lower: 0, estimate: 20, upper: 40 };
-        assert_eq!(ExcessSignificance::of(above, 3600), ExcessSignificance::Insignificant);
+        assert_eq!(ExcessSignificance::of(above, of(3600)), ExcessSignificance::Insignificant);
+    }
+
+    /// The objective of an SLO was not considered: 1 % was expected above each threshold.
+    #[test]
+    fn objective_decides_how_many_are_expected() {
+        let check = |above: u64, share: f64, expected: ExcessSignificance| {
+            let of = ExpectedValues { count: 10_000, share };
+            assert_eq!(ExcessSignificance::of(Bracket::exact(above), of), expected);
+        };
+        check(90, 0.01, ExcessSignificance::Insignificant);
+        check(90, 0.005, ExcessSignificance::Significant(40.0));
+        check(90, 0.001, ExcessSignificance::Significant(80.0));
+        check(5_100, 0.5, ExcessSignificance::Insignificant);
+    }
+
+    #[test]
+    fn burn_rate_of_few_requests_is_less_certain_than_that_of_many() {
+        let rate = |above: u64, count: u64| {
+            let rate = of(count).burn_rate(Bracket::exact(above)).unwrap();
+            assert!(rate.lower <= rate.estimate && rate.estimate <= rate.upper, "{rate:?}");
+            rate
+        };
+        // All of them: the bound is 0.001^(1/n).
+        assert!((rate(3, 3).lower - 10.0).abs() < 0.01, "{:?}", rate(3, 3));
+        assert!((rate(300, 300).lower - 97.7).abs() < 0.1, "{:?}", rate(300, 300));
+        assert_eq!((rate(3, 3).estimate, rate(300, 300).estimate), (100.0, 100.0));
+        let usual = rate(36, 3_600);
+        assert!(usual.lower < 1.0 && usual.estimate == 1.0, "{usual:?}");
+        assert_eq!(rate(0, 3_600).lower, 0.0);
+        // Significant is a lower bound above 1.
+        assert!(rate(60, 3_600).lower <= 1.0 && rate(61, 3_600).lower > 1.0);
+        assert_eq!(of(0).burn_rate(Bracket::exact(0)), None);
     }
 }

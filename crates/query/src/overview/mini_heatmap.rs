@@ -14,6 +14,8 @@ use std::ops::Range;
 
 use hist::{Cell, Histogram, Mixture};
 
+use super::onset::MinuteAbove;
+
 /// Columns of the picture, one per minute.
 pub const COLUMNS: usize = 60;
 /// Value bins of the picture.
@@ -25,7 +27,7 @@ pub const LEVELS: u8 = 16;
 const BINS_PER_OCTAVE: f64 = 4.0;
 /// Least number of distances between minutes with values from which an interval is known.
 const DISTANCES_MIN: usize = 4;
-/// Column of the running minute, whose rows may yet come.
+/// Column of the running minute.
 const RUNNING: usize = COLUMNS - 1;
 /// Bin of values that are not above zero.
 const NOT_POSITIVE: i16 = -5000;
@@ -34,8 +36,8 @@ const NOT_POSITIVE: i16 = -5000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct MinuteCounts {
     minutes: VecDeque<MinuteColumn>,
-    /// Minutes that the longest row covers; `None` if that is learned from the distances of rows,
-    /// as of cumulative ones, which last since the row before.
+    /// Minutes that a row covers; `None` if that is learned from the distances of the minutes in
+    /// which rows end.
     pub(super) row_minutes: Option<usize>,
 }
 
@@ -86,10 +88,26 @@ impl MinuteCounts {
         }
     }
 
-    /// Whether the rows of `COLUMNS` minutes from `start` are at regular distances of more than a
-    /// minute, so that their length decides how they are drawn.
+    /// Whether no row ends in some of the `COLUMNS` minutes from `start`, although one does in
+    /// others: the length of rows decides how they are drawn.
     pub(super) fn has_intervals(&self, start: i64) -> bool {
-        interval_minutes(&self.columns_with_rows(start)).is_some()
+        let with_rows = self.columns_with_rows(start);
+        let is_over = |at: &&usize| **at != RUNNING;
+        !with_rows.is_empty() && with_rows.iter().filter(is_over).count() < RUNNING
+    }
+
+    /// Values of each minute, and those of them that are certainly above a threshold.
+    pub(super) fn above(&self, threshold: f64) -> Vec<MinuteAbove> {
+        let of_threshold = bin_of(threshold);
+        let minute = |minute: &MinuteColumn| {
+            let sum = |is_counted: &dyn Fn(i16) -> bool| {
+                let counted = minute.bins.iter().filter(|(bin, _)| is_counted(*bin));
+                counted.map(|(_, count)| *count).fold(0, u64::saturating_add)
+            };
+            let above = sum(&|bin| bin > of_threshold);
+            MinuteAbove { start: minute.start, above, count: sum(&|_| true) }
+        };
+        self.minutes.iter().map(minute).collect()
     }
 
     fn columns_with_rows(&self, start: i64) -> Vec<usize> {
@@ -140,7 +158,9 @@ impl MinuteCounts {
         let mut no_data: Vec<usize> = without.filter_map(|one| column_of(one, start)).collect();
         no_data.retain(|at| {
             let is_covered = (*at..at.saturating_add(minutes)).any(|end| with_rows.contains(&end));
-            !is_covered && !missing.contains(at) && *at != RUNNING
+            // The row that covers it may yet come.
+            let is_over = at.saturating_add(minutes) <= RUNNING;
+            is_over && !is_covered && !missing.contains(at)
         });
         // Joined bins may exceed the largest single one.
         let most = cells.iter().flatten().copied().max().unwrap_or(most);
@@ -335,7 +355,9 @@ mod tests {
         check(&[17], Some(1), &[17], 58);
         check(&[4, 14, 24, 34, 44, 54], Some(1), &[4, 14, 24, 34, 44, 54], 53);
         // It takes two minutes.
-        check(&[4, 14, 24], Some(2), &[3, 4, 13, 14, 23, 24], 53);
+        check(&[4, 14, 24], Some(2), &[3, 4, 13, 14, 23, 24], 52);
+        // Every quarter of an hour: four rows are too few to learn that from their distances.
+        check(&[10, 25, 40, 55], Some(15), &(0..56).collect::<Vec<_>>(), 0);
         // Cumulative rows cover the time since the row before.
         check(&[9, 19, 29, 39, 49, 59], None, &(0..60).collect::<Vec<_>>(), 0);
         // A known gap is told as one.
@@ -369,5 +391,21 @@ mod tests {
         assert_eq!((picture.most, picture.missing.len()), (9, 0));
         counts.forget_before(2 * store::MINUTE);
         assert_eq!(counts.picture(0), None);
+    }
+
+    #[test]
+    fn values_in_the_bin_of_the_threshold_are_not_certainly_above_it() {
+        let mut counts = MinuteCounts::default();
+        counts.set(
+            0,
+            &values(&[(0.0, 1), (10.0, 5), (252.0, 7), (900.0, 3)]),
+            false,
+            RowPresence::Absent,
+        );
+        counts.set(store::MINUTE, &Mixture::default(), false, RowPresence::Absent);
+        let minute = |start: i64, above: u64, count: u64| MinuteAbove { start, above, count };
+        let expected = [minute(0, 3, 16), minute(store::MINUTE, 0, 0)];
+        assert_eq!(counts.above(250.0), expected);
+        assert_eq!(counts.above(0.0)[0], minute(0, 15, 16));
     }
 }

@@ -4,29 +4,33 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use hist::{Histogram, Mixture};
+use hist::Mixture;
 use model::Gap;
 use store::{DAY, HOUR, MINUTE, ReadView, SeriesEntryRef, TimeColumn, TimeGrid};
 
 use super::affected_users::{AffectedUsers, RowUsers, UserReadLimit, UserScan};
-use super::day_hours::{DayHours, HourlyThresholds, WorstHour};
+use super::day_hours::WorstHour;
+use super::day_values::{DayValues, LATE};
 use super::deviation::{DAYS, DAYS_MIN, Deviation};
 use super::mini_heatmap::{COLUMNS, MinuteCounts, RowPresence};
+use super::onset::onset;
+use super::row_reader::{RowReader, gap_bytes, merge, mixture_bytes};
 use super::row_threshold::RowThreshold;
 use super::{OverviewTimes, RECENT};
-use crate::classic_buckets::distribution_columns;
-use crate::compare::merge_error;
 use crate::error::Result;
 
-/// Values that arrive later than this are seen by the next complete read.
-const LATE: i64 = 5 * MINUTE;
 /// The hour is read whole, and compared with the past days, after this time.
 const HOUR_READ_EVERY: i64 = 5 * MINUTE;
-/// The day is read whole after this time.
-pub(super) const DAY_READ_EVERY: i64 = 30 * MINUTE;
+/// Maximum number of days whose values are retained: those of readers in as many time zones. The
+/// one that was asked last is first.
+const DAYS_HELD_MAX: usize = 3;
+/// A day that nobody asked for so long is forgotten.
+const DAY_HELD: i64 = HOUR;
 /// Maximum number of series whose rows are read for the length of rows: those of a row of the
 /// overview come from programs that report alike.
 const LENGTH_SERIES_MAX: usize = 8;
+/// Range of the samples from whose distances the length of cumulative rows is learned.
+const LENGTH_RANGE: i64 = 4 * HOUR;
 /// Maximum number of series whose rows are read to tell a minute without values from one without
 /// rows; with more of them it is not told.
 const ROW_SERIES_MAX: usize = 16;
@@ -42,30 +46,19 @@ pub(super) struct RowState {
     /// Counts of the last minutes, until `minutes_end`.
     pub(super) minutes: MinuteCounts,
     minutes_end: i64,
-    /// Values of today until `closed_end`, in total and by hour.
-    closed: Mixture,
-    closed_hours: DayHours,
-    closed_end: i64,
-    /// Values since the start of today, summed when they are read, so that a page sums nothing, and
-    /// the threshold learned from those of them that are in `closed`.
-    pub(super) today: Mixture,
-    today_learned: Option<RowThreshold>,
-    /// What was learned from each hour of today that ended.
-    hourly_thresholds: HourlyThresholds,
-    today_start: i64,
+    /// Values of today, which begins at another time in each time zone.
+    days: Vec<DayValues>,
     /// Time of the last comparison with the past days.
     compared_at: Option<i64>,
-    today_read_at: Option<i64>,
     pub(super) deviation: Option<Deviation>,
     /// Threshold learned from the days before `learned_on`.
     learned: Option<RowThreshold>,
     learned_on: Option<i64>,
     /// End of the newest row.
     pub(super) latest_end: Option<i64>,
-    /// Known gaps since the start of today and in the last hour, found by the last reads of what
-    /// is new, and of the whole.
+    /// Known gaps in what each refresh reads again, and in the last hour.
     recent_gaps: Vec<Gap>,
-    whole_gaps: Vec<Gap>,
+    hour_gaps: Vec<Gap>,
     /// Users above the thresholds that were asked last.
     pub(super) user_scans: Vec<UserScan>,
     /// Whether the memory of the overview has no room for the row.
@@ -135,23 +128,36 @@ impl RowState {
         self
     }
 
-    /// Whether the row was compared with the past days and has a complete day.
-    pub(super) fn is_complete(&self) -> bool {
-        self.compared_at.is_some() && self.today_read_at.is_some()
+    /// Values of the day that begins at a time, if the row has been read for it.
+    pub(super) fn day(&self, start: i64) -> Option<&DayValues> {
+        self.days.iter().find(|day| day.start == start)
+    }
+
+    /// Whether the row was compared with the past days and has the whole day.
+    pub(super) fn is_complete(&self, today_start: i64) -> bool {
+        self.compared_at.is_some() && self.day(today_start).is_some_and(DayValues::is_read)
     }
 
     /// Known gaps since the start of today and in the last hour.
-    pub(super) fn gaps(&self) -> Vec<Gap> {
-        let mut gaps = [&self.recent_gaps[..], &self.whole_gaps].concat();
+    pub(super) fn gaps(&self, today_start: i64) -> Vec<Gap> {
+        let of_day = self.day(today_start).map_or(&[][..], DayValues::gaps);
+        let mut gaps = [&self.recent_gaps[..], &self.hour_gaps, of_day].concat();
         gaps.sort();
         gaps.dedup();
         gaps
     }
 
+    /// Times of the last reads of the row, for the day and at all. The rows of a day whose readers
+    /// take turns with those of another one are all read.
+    pub(super) fn last_reads(&self, today_start: i64) -> (i64, i64) {
+        let of_day = self.day(today_start).and_then(|day| day.refreshed_at);
+        (of_day.unwrap_or(i64::MIN), self.read_at.unwrap_or(i64::MIN))
+    }
+
     /// Time from which the complete reads are due.
-    pub(super) fn due_at(&self) -> i64 {
-        let after = |at: Option<i64>, every: i64| at.map_or(i64::MIN, |at| at + every);
-        after(self.compared_at, HOUR_READ_EVERY).min(after(self.today_read_at, DAY_READ_EVERY))
+    pub(super) fn due_at(&self, today_start: i64) -> i64 {
+        let compared = self.compared_at.map_or(i64::MIN, |at| at + HOUR_READ_EVERY);
+        compared.min(self.day(today_start).map_or(i64::MIN, DayValues::due_at))
     }
 
     /// Whether the row's history has been read at least in part.
@@ -161,48 +167,58 @@ impl RowState {
 
     /// Threshold of the row: in this order one that was set, a declared one, one learned from the
     /// days before today, and one learned from today.
-    pub(super) fn threshold(&self, set: Option<RowThreshold>) -> Option<RowThreshold> {
+    pub(super) fn threshold(
+        &self,
+        set: Option<RowThreshold>,
+        today_start: i64,
+    ) -> Option<RowThreshold> {
+        let today = self.day(today_start);
         set.or_else(|| RowThreshold::declared(&self.recent))
-            .or_else(|| RowThreshold::declared(&self.today))
+            .or_else(|| RowThreshold::declared(&today?.all))
             .or_else(|| self.learned.clone())
-            .or_else(|| self.today_learned.clone())
+            .or_else(|| today?.learned.clone())
     }
 
     /// Memory of the row, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        let values = [&self.recent, &self.closed, &self.today].map(mixture_bytes);
-        let gaps = self.recent_gaps.iter().chain(&self.whole_gaps);
         size_of::<RowState>()
             + self.series.iter().map(series_bytes).sum::<usize>()
-            + values.iter().sum::<usize>()
+            + mixture_bytes(&self.recent)
+            + self.days.iter().map(DayValues::memory_bytes).sum::<usize>()
             + self.minutes.memory_bytes()
-            + self.closed_hours.memory_bytes()
-            + self.hourly_thresholds.memory_bytes()
             + self.user_scans.iter().map(UserScan::memory_bytes).sum::<usize>()
-            + gaps.map(|gap| size_of::<Gap>() + gap.reason.len()).sum::<usize>()
+            + gap_bytes(&self.recent_gaps)
+            + gap_bytes(&self.hour_gaps)
+    }
+
+    /// Takes the day of a refresh to the front; a new one has nothing read.
+    fn select_day(&mut self, OverviewTimes { now, today_start }: OverviewTimes) {
+        self.days.retain(|day| day.start == today_start || day.asked_at + DAY_HELD > now);
+        let mut day = match self.days.iter().position(|day| day.start == today_start) {
+            Some(at) => self.days.remove(at),
+            None => DayValues::new(today_start),
+        };
+        day.asked_at = now;
+        self.days.insert(0, day);
+        self.days.truncate(DAYS_HELD_MAX);
     }
 
     /// Reads the last five minutes, and what follows the last read.
     pub(super) fn read_recent(&mut self, view: &ReadView, times: OverviewTimes) -> Result<()> {
-        let OverviewTimes { now, today_start } = times;
-        if self.today_start != today_start {
-            self.today_start = today_start;
-            (self.closed, self.closed_hours) = Default::default();
-            (self.today, self.today_learned) = Default::default();
-            self.hourly_thresholds = HourlyThresholds::default();
-            self.today_read_at = None;
-        }
+        let now = times.now;
+        self.select_day(times);
         let mut gaps = Vec::new();
-        self.recent = self.column(view, now - RECENT..now, &mut gaps)?;
+        self.recent = RowReader::new(view, &self.series).column(now - RECENT..now, &mut gaps)?;
         self.latest_end = view.latest_end(&self.series)?;
         if self.compared_at.is_some() {
-            let next = minute_after(now);
             let start = (self.minutes_end - LATE).max(first_minute(now));
-            self.read_minutes(view, start..next, &mut gaps)?;
+            self.read_minutes(view, start..minute_after(now))?;
         }
-        if self.today_read_at.is_some() {
-            self.read_today(view, now, &mut gaps)?;
+        let day = self.days.first_mut().expect("BUG: a refresh has a day");
+        if day.is_read() {
+            day.read_on(RowReader::new(view, &self.series), now, &mut gaps)?;
         }
+        day.refreshed_at = Some(now);
         self.recent_gaps = gaps;
         self.read_at = Some(now);
         Ok(())
@@ -211,60 +227,54 @@ impl RowState {
     /// Reads the hour and the day whole, and compares the hour with those of the past days.
     pub(super) fn read_history(&mut self, view: &ReadView, times: OverviewTimes) -> Result<()> {
         let OverviewTimes { now, today_start } = times;
+        self.select_day(times);
         // Gaps in the past days are not those of the row's present values.
         let mut past_gaps = Vec::new();
         if self.compared_at.is_none_or(|at| at + HOUR_READ_EVERY <= now) {
-            let mut gaps = Vec::new();
-            self.read_minutes(view, first_minute(now)..minute_after(now), &mut gaps)?;
-            self.whole_gaps = gaps;
-            if self.minutes.has_intervals(first_minute(now)) {
-                self.minutes.row_minutes = self.row_minutes(view, now)?;
-            }
-            let hour = self.column(view, now - HOUR..now, &mut past_gaps)?;
+            self.read_minutes(view, first_minute(now)..minute_after(now))?;
+            let lacks_rows = self.minutes.has_intervals(first_minute(now));
+            self.minutes.row_minutes = match lacks_rows {
+                true => self.row_minutes(view, now)?,
+                false => None,
+            };
+            let reader = RowReader::new(view, &self.series);
+            let hour = reader.column(now - HOUR..now, &mut past_gaps)?;
             // The hour of the clock that shares most with the last 60 minutes: rolled up, so that
             // each day is one row.
             let middle = now - HOUR / 2;
             let clock_hour = middle - middle.rem_euclid(HOUR);
             let past: Result<Vec<Mixture>> = (1..=DAYS as i64)
                 .map(|day| clock_hour - day * DAY)
-                .map(|start| self.column(view, start..start + HOUR, &mut past_gaps))
+                .map(|start| reader.column(start..start + HOUR, &mut past_gaps))
                 .collect();
             self.deviation = Some(Deviation::of(&hour, &past?));
             self.compared_at = Some(now);
         }
-        let day = now - now.rem_euclid(DAY);
-        if self.learned_on != Some(day) {
-            self.learned = self.learn(view, day, &mut past_gaps)?;
-            self.learned_on = Some(day);
+        let utc_day = now - now.rem_euclid(DAY);
+        if self.learned_on != Some(utc_day) {
+            self.learned = self.learn(view, utc_day)?;
+            self.learned_on = Some(utc_day);
         }
-        if self.today_read_at.is_none_or(|at| at + DAY_READ_EVERY <= now) {
-            (self.closed, self.closed_hours) = Default::default();
-            self.closed_end = today_start;
-            let mut gaps = Vec::new();
-            self.read_today(view, now, &mut gaps)?;
-            self.whole_gaps.extend(gaps);
-            self.today_read_at = Some(now);
+        if self.day(today_start).is_none_or(|day| day.due_at() <= now) {
+            let reader = RowReader::new(view, &self.series);
+            let day = self.days.first_mut().expect("BUG: a refresh has a day");
+            day.read_whole(reader, now, &mut self.recent_gaps)?;
         }
         Ok(())
     }
 
     /// The threshold learned from the days before one.
-    fn learn(
-        &self,
-        view: &ReadView,
-        day: i64,
-        gaps: &mut Vec<Gap>,
-    ) -> Result<Option<RowThreshold>> {
+    fn learn(&self, view: &ReadView, day: i64) -> Result<Option<RowThreshold>> {
+        let reader = RowReader::new(view, &self.series);
         let week = day - DAYS as i64 * DAY..day;
         let (mut first, mut days, mut values) = (None, 0, Mixture::default());
         let grid = TimeGrid { start: week.start, step: DAY, columns: DAYS as u64 };
-        for column in distribution_columns(view, &self.series, grid)? {
+        for column in reader.columns(grid)? {
             let column = column?;
-            gaps.extend(column.gaps);
             if column.value.count() > 0 {
                 first = first.or(Some(column.start));
                 days += 1;
-                values = sum([&values, &column.value])?;
+                values = merge(&values, &column.value)?;
             }
         }
         let Some(first) = first else { return Ok(None) };
@@ -273,7 +283,7 @@ impl RowState {
         }
         let grid = TimeGrid { start: first, step: HOUR, columns: ((day - first) / HOUR) as u64 };
         let mut hours = Vec::new();
-        for column in distribution_columns(view, &self.series, grid)? {
+        for column in reader.columns(grid)? {
             hours.push(column?.value);
         }
         // A service of few requests has no hour with enough of them.
@@ -281,17 +291,15 @@ impl RowState {
             .or_else(|| RowThreshold::learned(&values, week)))
     }
 
-    fn read_minutes(
-        &mut self,
-        view: &ReadView,
-        range: Range<i64>,
-        gaps: &mut Vec<Gap>,
-    ) -> Result<()> {
+    fn read_minutes(&mut self, view: &ReadView, range: Range<i64>) -> Result<()> {
         let columns = (range.end - range.start) / MINUTE;
         let grid = TimeGrid { start: range.start, step: MINUTE, columns: columns.max(0) as u64 };
-        let columns = distribution_columns(view, &self.series, grid)?;
+        let columns = RowReader::new(view, &self.series).columns(grid)?;
         let columns = columns.collect::<Result<Vec<TimeColumn<Mixture>>>>()?;
         let empty = columns.iter().filter(|column| column.value.count() == 0);
+        // Those of earlier minutes are not read again.
+        let first = first_minute(range.end - 1);
+        self.hour_gaps.retain(|gap| gap.start < range.start && first < gap.end);
         let mut ends = RowEnds::Unread(enclosing(empty.map(|column| column.start..column.end)));
         for column in columns {
             let presence = match column.value.count() {
@@ -300,9 +308,11 @@ impl RowState {
             };
             let has_gap = !column.gaps.is_empty();
             self.minutes.set(column.start, &column.value, has_gap, presence);
-            gaps.extend(column.gaps);
+            self.hour_gaps.extend(column.gaps);
         }
-        self.minutes.forget_before(first_minute(range.end - 1));
+        self.hour_gaps.sort();
+        self.hour_gaps.dedup();
+        self.minutes.forget_before(first);
         self.minutes_end = range.end;
         Ok(())
     }
@@ -330,71 +340,61 @@ impl RowState {
         Ok(if is_present { RowPresence::Present } else { RowPresence::Absent })
     }
 
-    /// Continues today's values: those older than [`LATE`] are read once.
-    fn read_today(&mut self, view: &ReadView, now: i64, gaps: &mut Vec<Gap>) -> Result<()> {
-        let closed_end = (now - LATE).max(self.closed_end);
-        let closed_end = closed_end - closed_end.rem_euclid(MINUTE);
-        if closed_end > self.closed_end {
-            self.close_hours(view, closed_end, gaps)?;
-        }
-        let open = self.column(view, self.closed_end..now, gaps)?;
-        self.today = sum([&self.closed, &open])?;
-        let closed = self.today_start..self.closed_end;
-        let mut learn = RowThreshold::value_of_hour;
-        let known = &mut self.hourly_thresholds;
-        let hours = self.closed_hours.learned(known, self.closed_end, &mut learn)?;
-        self.today_learned = RowThreshold::median_of_hours(hours, closed.clone())
-            .or_else(|| RowThreshold::learned(&self.closed, closed));
-        Ok(())
-    }
-
-    /// Adds the values until `end` to their hours, which begin at the start of today.
-    fn close_hours(&mut self, view: &ReadView, end: i64, gaps: &mut Vec<Gap>) -> Result<()> {
-        while self.closed_end < end {
-            let into_hour = (self.closed_end - self.today_start).rem_euclid(HOUR);
-            let start = self.closed_end - into_hour;
-            let whole_hours = (end - start) / HOUR;
-            // Whole hours are read at once, from rollups; the rest of an hour by itself.
-            let (step, columns) = match into_hour == 0 && whole_hours > 0 {
-                true => (HOUR, whole_hours),
-                false => ((start + HOUR).min(end) - self.closed_end, 1),
-            };
-            let grid = TimeGrid { start: self.closed_end, step, columns: columns.unsigned_abs() };
-            for column in distribution_columns(view, &self.series, grid)? {
-                let column = column?;
-                gaps.extend(column.gaps);
-                let into_hour = (column.start - self.today_start).rem_euclid(HOUR);
-                self.closed_hours.add(column.start - into_hour, &column.value)?;
-                self.closed = sum([&self.closed, &column.value])?;
-            }
-            self.closed_end += step * columns;
-        }
-        Ok(())
-    }
-
     /// Hour of today with most values above a threshold beyond those expected there.
-    pub(super) fn worst_hour(&self, threshold: f64) -> Result<Option<WorstHour>> {
-        self.closed_hours.worst(threshold, self.closed_end)
-    }
-
-    fn column(&self, view: &ReadView, range: Range<i64>, gaps: &mut Vec<Gap>) -> Result<Mixture> {
-        read_column(view, &self.series, range, gaps)
-    }
-
-    /// Minutes of the longest of the rows of the last hour; `None` if rows are cumulative: these
-    /// last since the row before.
-    fn row_minutes(&self, view: &ReadView, now: i64) -> Result<Option<usize>> {
-        let mut longest = 0;
-        for series in self.series.iter().take(LENGTH_SERIES_MAX) {
-            if series.as_ref().kind.is_cumulative() {
-                return Ok(None);
-            }
-            view.samples(series, now - HOUR..now, &mut |sample| {
-                longest = longest.max(sample.end.saturating_sub(sample.start));
-            })?;
+    pub(super) fn worst_hour(
+        &mut self,
+        threshold: &RowThreshold,
+        today_start: i64,
+    ) -> Result<Option<WorstHour>> {
+        match self.days.iter_mut().find(|day| day.start == today_start) {
+            Some(day) => day.worst_hour(threshold),
+            None => Ok(None),
         }
-        let minutes = usize::try_from(longest.saturating_add(MINUTE - 1) / MINUTE);
-        Ok(Some(minutes.unwrap_or(COLUMNS).clamp(1, COLUMNS)))
+    }
+
+    /// Since when too many values are above a threshold: a minute of the last hour, or an hour of
+    /// today. `None` if they are not now, or too close to it to tell.
+    pub(super) fn affected_since(
+        &mut self,
+        threshold: &RowThreshold,
+        times: OverviewTimes,
+    ) -> Result<Option<Range<i64>>> {
+        let minutes = self.minutes.above(threshold.value);
+        let now_minutes = usize::try_from(RECENT / MINUTE).unwrap_or(1);
+        let row_minutes = self.minutes.row_minutes.unwrap_or(1);
+        let first = onset(&minutes, now_minutes.max(row_minutes), threshold.expected_share);
+        let Some(at) = first.map(|first| minutes[first].start) else { return Ok(None) };
+        // The values of a row are of any of the minutes that it covers.
+        let since = at - (row_minutes as i64 - 1) * MINUTE..at + MINUTE;
+        let day = self.days.iter_mut().find(|day| day.start == times.today_start);
+        let Some(day) = day.filter(|_| since.start <= first_minute(times.now)) else {
+            return Ok(Some(since));
+        };
+        let hour = day.affected_since(threshold, since.start)?;
+        Ok(Some(hour.map_or(since, |start| start..start + HOUR)))
+    }
+
+    /// Minutes that a row covers, of the longest of the last hour. Cumulative ones last since the
+    /// row before; what is clearly longer than the median is a pause.
+    fn row_minutes(&self, view: &ReadView, now: i64) -> Result<Option<usize>> {
+        let mut longest = None;
+        for series in self.series.iter().take(LENGTH_SERIES_MAX) {
+            let is_cumulative = series.as_ref().kind.is_cumulative();
+            let range = if is_cumulative { LENGTH_RANGE } else { HOUR };
+            let (mut lengths, mut before) = (Vec::new(), None);
+            view.samples(series, now - range..now, &mut |sample| {
+                let start = if is_cumulative { before } else { Some(sample.start) };
+                lengths.extend(start.map(|start: i64| sample.end.saturating_sub(start)));
+                before = Some(sample.end);
+            })?;
+            lengths.sort_unstable();
+            if is_cumulative && let Some(median) = lengths.get(lengths.len() / 2).copied() {
+                lengths.retain(|length| *length <= median.saturating_add(median / 2));
+            }
+            longest = longest.max(lengths.last().copied());
+        }
+        let minutes = |length: i64| usize::try_from(length.saturating_add(MINUTE - 1) / MINUTE);
+        Ok(longest.map(|length| minutes(length).unwrap_or(COLUMNS).clamp(1, COLUMNS)))
     }
 
     /// Users above a threshold by the label that the settings name, else by one of sessions;
@@ -406,7 +406,7 @@ impl RowState {
         (label, threshold): (Option<String>, Option<f64>),
         limit: &UserReadLimit<'_>,
     ) -> Result<Option<AffectedUsers>> {
-        let Some(users) = RowUsers::of(&self.series, label.as_deref()) else { return Ok(None) };
+        let Some(users) = RowUsers::of(&mut self.series, label.as_deref()) else { return Ok(None) };
         let Some(threshold) = threshold else { return Ok(Some(users.without_threshold())) };
         if let Some(many) = users.too_many() {
             return Ok(Some(many));
@@ -422,35 +422,6 @@ impl RowState {
     }
 }
 
-/// Merged values of series in a range.
-pub(super) fn read_column(
-    view: &ReadView,
-    series: &[SeriesEntryRef],
-    range: Range<i64>,
-    gaps: &mut Vec<Gap>,
-) -> Result<Mixture> {
-    if range.is_empty() {
-        return Ok(Mixture::default());
-    }
-    let grid = TimeGrid { start: range.start, step: range.end - range.start, columns: 1 };
-    let mut values = Mixture::default();
-    for column in distribution_columns(view, series, grid)? {
-        let column = column?;
-        gaps.extend(column.gaps);
-        values = column.value;
-    }
-    Ok(values)
-}
-
-/// A merge reserves the buckets of both sides, which may be twice the buckets of the sum.
-fn mixture_bytes(of: &Mixture) -> usize {
-    let part_bytes = |part: &Histogram| {
-        let buckets = part.positive().len() + part.negative().len();
-        size_of::<Histogram>() + 2 * buckets * size_of::<(i32, u64)>()
-    };
-    of.parts().iter().map(part_bytes).sum()
-}
-
 fn series_bytes(of: &SeriesEntryRef) -> usize {
     let series = &of.series;
     let label_bytes = |(name, value): &(String, String)| name.len() + value.len();
@@ -459,15 +430,6 @@ fn series_bytes(of: &SeriesEntryRef) -> usize {
         + series.unit().len()
         + size_of_val(series.labels())
         + series.labels().iter().map(label_bytes).sum::<usize>()
-}
-
-fn sum<const N: usize>(of: [&Mixture; N]) -> Result<Mixture> {
-    let mut all = Mixture::default();
-    for part in of.into_iter().flat_map(Mixture::parts).filter(|part: &&Histogram| !part.is_empty())
-    {
-        all.add(part).map_err(merge_error)?;
-    }
-    Ok(all)
 }
 
 /// Start of the first of the `COLUMNS` minutes that end with the minute of `now`.

@@ -37,24 +37,31 @@ pub struct RowThreshold {
     pub value: f64,
     /// Where it comes from.
     pub origin: ThresholdOrigin,
+    /// Share of the values that is expected above it: what the objective of an SLO allows.
+    pub expected_share: f64,
 }
 
 impl RowThreshold {
     /// The user's.
     pub fn of_user(value: f64) -> RowThreshold {
-        RowThreshold { value, origin: ThresholdOrigin::User }
+        RowThreshold::new(value, ThresholdOrigin::User)
     }
 
-    /// That of an SLO.
-    pub fn of_slo(value: f64, name: &str) -> RowThreshold {
-        RowThreshold { value, origin: ThresholdOrigin::Slo(name.to_owned()) }
+    /// That of an SLO, and the share that its objective allows above it.
+    pub fn of_slo(value: f64, name: &str, expected_share: f64) -> RowThreshold {
+        RowThreshold { value, origin: ThresholdOrigin::Slo(name.to_owned()), expected_share }
+    }
+
+    /// One without an objective.
+    fn new(value: f64, origin: ThresholdOrigin) -> RowThreshold {
+        RowThreshold { value, origin, expected_share: EXPECTED_SHARE }
     }
 
     /// The smallest threshold that a program declared.
     pub(super) fn declared(values: &Mixture) -> Option<RowThreshold> {
         let all = values.parts().iter().flat_map(|part| part.thresholds());
         let value = all.map(|threshold| threshold.value).min_by(f64::total_cmp)?;
-        Some(RowThreshold { value, origin: ThresholdOrigin::Declared })
+        Some(RowThreshold::new(value, ThresholdOrigin::Declared))
     }
 
     /// The upper bound of the 99th percentile: an estimate within its bucket would count values of
@@ -64,7 +71,8 @@ impl RowThreshold {
             return None;
         }
         let Bracket { upper: value, .. } = values.quantile(1.0 - EXPECTED_SHARE)?;
-        value.is_finite().then_some(RowThreshold { value, origin: ThresholdOrigin::Learned(range) })
+        let origin = ThresholdOrigin::Learned(range);
+        value.is_finite().then(|| RowThreshold::new(value, origin))
     }
 }
 
@@ -86,7 +94,7 @@ impl RowThreshold {
     pub(super) fn median_of_hours(mut values: Vec<f64>, range: Range<i64>) -> Option<RowThreshold> {
         values.sort_by(f64::total_cmp);
         let value = *values.get(values.len().checked_sub(1)? / 2)?;
-        Some(RowThreshold { value, origin: ThresholdOrigin::LearnedByHour(range) })
+        Some(RowThreshold::new(value, ThresholdOrigin::LearnedByHour(range)))
     }
 }
 
@@ -95,7 +103,6 @@ mod tests {
     use hist::{Histogram, LimitInclusion};
 
     use super::*;
-    use crate::overview::excess::expected_above;
 
     fn values(count: u32) -> Mixture {
         let mut histogram = Histogram::default();
@@ -108,7 +115,7 @@ mod tests {
         let of = values(10_000);
         let learned = RowThreshold::learned(&of, 0..7).unwrap();
         let above = of.count_above(learned.value, LimitInclusion::Exclusive);
-        assert!(above.upper as f64 <= expected_above(of.count()), "{above:?}");
+        assert!(above.upper as f64 <= of.count() as f64 * EXPECTED_SHARE, "{above:?}");
         assert_eq!(learned.origin, ThresholdOrigin::Learned(0..7));
     }
 

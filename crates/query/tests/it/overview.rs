@@ -1,5 +1,7 @@
 //! Overviews over a store: an overview that is refreshed equals one that is read anew.
 
+mod intervals;
+mod today;
 mod users;
 
 use std::path::Path;
@@ -71,10 +73,14 @@ impl Fixture {
         let kind = SeriesKind::Histogram(Temporality::Delta);
         let series = Series::new(name, kind).with_unit("ms");
         let series = series.with_labels(labels.iter().copied()).validate().unwrap();
-        let mut batch = BatchWriter::default();
-        batch.series(&series);
         let value = SampleValue::Histogram(Box::new(histogram));
-        batch.sample(&Sample { start: end - MINUTE, end, value }).unwrap();
+        self.send_samples(&series, [Sample { start: end - MINUTE, end, value }]);
+    }
+
+    fn send_samples(&self, series: &Series, samples: impl IntoIterator<Item = Sample>) {
+        let mut batch = BatchWriter::default();
+        batch.series(series);
+        samples.into_iter().for_each(|sample| batch.sample(&sample).unwrap());
         let _ack = self.store.ingest(None, &batch.finish(), journal::Level::Disk).unwrap();
     }
 
@@ -350,18 +356,17 @@ fn refreshes_that_are_out_of_time_when_the_rows_are_found_reach_every_row() {
     }
 }
 
+/// A gap of a minute.
+fn gap(start: i64) -> Gap {
+    let reason = "a cable was cut".to_owned();
+    Gap { start, end: start + MINUTE, producer: None, lost: Some(3), reason }
+}
+
 #[test]
 fn gap_of_today_is_told_with_the_row() {
     let fixture = Fixture::new();
     let now = MIDNIGHT + 9 * DAY + 12 * HOUR;
     fixture.send("a", now, values(100.0, 0));
-    let gap = |start: i64| Gap {
-        start,
-        end: start + MINUTE,
-        producer: None,
-        lost: Some(3),
-        reason: "a cable was cut".to_owned(),
-    };
     fixture.send_gap(gap(now - 3 * HOUR));
     fixture.send_gap(gap(now - 3 * DAY));
     let page = fixture.read(now);
@@ -469,6 +474,8 @@ fn page_copies_and_sums_only_the_rows_that_it_shows() {
     };
     // A row has several kilobytes; the rank of a row that is not shown takes a few hundred bytes.
     for user in [None, Some(20.0)] {
+        // The first page after a read counts the hours of each row, for its rank.
+        bytes_of_page(2, user);
         let (few, all) = (bytes_of_page(2, user), bytes_of_page(200, user));
         assert!(few * 10 < all, "2 rows of 200: {few} bytes, all: {all} bytes");
     }

@@ -4,11 +4,13 @@
 //! heatmap's `cells` has a hexadecimal digit per cell, minute by minute from the lowest bin to the
 //! highest: 0 is empty, the others are logarithmic in the count.
 
+use std::ops::Range;
+
 use decode::Unit;
 use hist::Bracket;
 use model::selector;
 use query::overview::affected_users::AffectedUsers;
-use query::overview::day_hours::WorstHour;
+use query::overview::day_hours::{AffectedPeriod, WorstHour};
 use query::overview::deviation::Deviation;
 use query::overview::mini_heatmap::{BINS, COLUMNS, MiniHeatmap};
 use query::overview::row_threshold::{RowThreshold, ThresholdOrigin};
@@ -56,6 +58,9 @@ fn row_json(row: &OverviewRow) -> Json {
         ("series", integer(row.series as u64)),
         ("state", Text(state_name(row.state()).to_owned())),
         ("affected_now", row.affected_now().map_or(Null, |n| number(n.round()))),
+        ("affected_since", row.affected_since.as_ref().map_or(Null, range_json)),
+        ("burn_rate_now", of(row.burn_rate_now())),
+        ("expected_share", number(round(row.expected_share(), f64::round))),
         ("expected_now", number(round(row.expected_now(), f64::round))),
         ("above_now", row.above.0.map_or(Null, count)),
         ("above_today", row.above.1.map_or(Null, count)),
@@ -149,12 +154,28 @@ fn users_json(users: &AffectedUsers) -> Json {
 }
 
 fn hour_json(hour: &WorstHour) -> Json {
-    Object(vec![
+    let mut fields = vec![
         ("start_ns", Integer(hour.range.start.into())),
         ("end_ns", Integer(hour.range.end.into())),
         ("above", count(hour.above)),
         ("count", integer(hour.count)),
-    ])
+        ("burn_rate", rounded(hour.burn_rate)),
+    ];
+    let AffectedPeriod { range, above, count: all } = &hour.period;
+    if *range != hour.range {
+        let period = vec![
+            ("start_ns", Integer(range.start.into())),
+            ("end_ns", Integer(range.end.into())),
+            ("above", count(*above)),
+            ("count", integer(*all)),
+        ];
+        fields.push(("period", Object(period)));
+    }
+    Object(fields)
+}
+
+fn range_json(range: &Range<i64>) -> Json {
+    Object(vec![("start_ns", Integer(range.start.into())), ("end_ns", Integer(range.end.into()))])
 }
 
 fn deviation_json(deviation: &Deviation) -> Json {

@@ -12,6 +12,8 @@ use crate::processes::MetricsDir;
 use crate::store::{json, run, run_ok};
 use crate::test_dir::TestDir;
 
+const HOUR_NS: i64 = 3_600_000_000_000;
+
 /// A demonstration whose temporary directory is in another one.
 struct Demo {
     dir: TestDir,
@@ -72,6 +74,7 @@ fn each_view_has_something_to_show(demo: &Demo) {
     let rows = ask(&format!("overview {server} --json"));
     assert!(rows["total"].as_u64() >= Some(5), "{rows}");
     load_runs_are_no_services(&rows);
+    the_incident_is_the_worst_hour(&rows);
     // Wire: a service, its statements, and the incident.
     let statements = demo.query("sum by (verb, statement) (exact_increase(wire_latency[6h]))");
     assert_eq!(statements["data"].as_array().map(Vec::len), Some(4), "{statements}");
@@ -106,6 +109,20 @@ fn each_view_has_something_to_show(demo: &Demo) {
         let found = json(&run(&demo.dir, &line).stdout);
         found["data"].as_array().is_some_and(|list| !list.is_empty())
     });
+}
+
+/// The headline of the overview named the database, whose day had more slow requests.
+fn the_incident_is_the_worst_hour(overview: &Value) {
+    let now_ns = overview["now_ns"].as_i64().unwrap();
+    // Shortly after midnight the incident was yesterday.
+    if now_ns.rem_euclid(24 * HOUR_NS) < 3 * HOUR_NS {
+        return;
+    }
+    let burn_rate = |row: &Value| row["worst_hour"]["burn_rate"]["lower"].as_f64().unwrap_or(0.0);
+    let rows = overview["rows"].as_array().unwrap().iter();
+    let worst = rows.max_by(|a, b| burn_rate(a).total_cmp(&burn_rate(b))).unwrap();
+    assert_eq!(worst["labels"]["service"], "payment", "{worst}");
+    assert!(burn_rate(worst) > 3.0, "{worst}");
 }
 
 /// Load tests that ended were three services in state unknown.

@@ -1,0 +1,150 @@
+/** The headlines of the overview: the worst row now, and of today. */
+
+import { exact, type Bracket } from "./distribution";
+import {
+  type AffectedPeriod,
+  describeUsers,
+  formatFactor,
+  formatHour,
+  nameOf,
+  type Overview,
+  type OverviewRow,
+  type RowState,
+} from "./overview";
+import * as time from "./time";
+import { formatCount, formatShare, formatValue } from "./unit";
+
+const HOUR = 3_600e3;
+/** Further rows that a headline names. */
+const MAX_OTHERS = 3;
+
+/**
+ * How bad a row is: values above the threshold and all, now or in the worst hours of today, and the
+ * share of now or of the worst hour as a ratio to the expected one.
+ */
+interface Severity {
+  row: OverviewRow;
+  above: number;
+  count: number;
+  burnRate: Bracket;
+}
+
+function severityNow(row: OverviewRow): Severity[] {
+  const { state, aboveNow, burnRateNow: burnRate } = row;
+  if (state !== "affected" || !aboveNow || !burnRate) return [];
+  return [{ row, above: aboveNow.estimate, count: row.countNow, burnRate }];
+}
+
+/** Of the worst hour; without one, of the whole day. */
+function severityToday(row: OverviewRow): Severity[] {
+  const { stateToday, aboveToday, countToday: count, worstHour } = row;
+  if (worstHour) {
+    const { above, count } = worstHour.period;
+    return [{ row, above: above.estimate, count, burnRate: worstHour.burnRate }];
+  }
+  if (stateToday !== "affected" || !aboveToday) return [];
+  const above = aboveToday.estimate;
+  // An hour that is significantly worse says more.
+  return [{ row, above, count, burnRate: exact(1) }];
+}
+
+/**
+ * By what is certain of the burn rate: a small service of which half fails comes before a large one
+ * that is a little slower than usual. The command `topdeck overview` has the same order.
+ */
+function worstFirst(all: readonly Severity[]): Severity[] {
+  return [...all].sort((a, b) => b.burnRate.lower - a.burnRate.lower);
+}
+
+const formatTimes = ({ row, above, count }: Severity) =>
+  `${formatFactor(above / count / row.expectedShare)} ×`;
+
+/** `28 × the expected 0.5 %`. */
+function describeBurn(severity: Severity): string {
+  const percent = Number((severity.row.expectedShare * 100).toPrecision(3));
+  return `${formatTimes(severity)} the expected ${percent} %`;
+}
+
+/** ` Then orders 12 ×, ledger 1.9 ×.` */
+function describeOthers(others: readonly Severity[]): string {
+  const named = others.slice(0, MAX_OTHERS);
+  const names = named.map((severity) => `${nameOf(severity.row)} ${formatTimes(severity)}`);
+  return names.length > 0 ? ` Then ${names.join(", ")}.` : "";
+}
+
+/** `Since about 13:05. `, or with the bounds of the hour in which it began. */
+function describeSince(since: OverviewRow["affectedSince"]): string {
+  if (!since) return "";
+  const tick = (at: number) => time.formatTick(at, HOUR);
+  return since.end - since.start > 2 * 60e3
+    ? `Since between ${tick(since.start)} and ${tick(since.end)}. `
+    : `Since about ${tick(since.start)}. `;
+}
+
+/** What is worst, and what else is to be said of it. */
+export interface Headline {
+  text: string;
+  row: OverviewRow;
+  /** Of today; null of what is affected now, and if no hour was worse than the others. */
+  hours: AffectedPeriod | null;
+}
+
+/** The worst row now: since when, how sure, who; null if none is affected. */
+export function headlineNow({ rows }: Overview): Headline | null {
+  const [worst, ...others] = worstFirst(rows.flatMap(severityNow));
+  if (!worst) return null;
+  const { row, above, count } = worst;
+  const users = row.users?.now ? ` ${describeUsers(row.users, row.users.now)} affected.` : "";
+  const text =
+    `${describeSince(row.affectedSince)}${formatShare(above / count)} of its ${row.noun}, ` +
+    `${describeBurn(worst)}; not chance (p < 0.001).${users}${describeOthers(others)}`;
+  return { text, row, hours: null };
+}
+
+/** The worst row of today among those that are not affected now; null if there is none. */
+export function headlineToday({ rows, total }: Overview): Headline | null {
+  const all = worstFirst(rows.filter(({ state }) => state !== "affected").flatMap(severityToday));
+  const [worst, ...others] = all;
+  if (!worst) return null;
+  const { row, above, count } = worst;
+  const limit = row.threshold ? formatValue(row.threshold.value, row.unit) : "";
+  const were = all.length === 1 ? "was" : "were";
+  const isOver = all.every(({ row }) => row.state === "usual");
+  const isNow = rows.some(({ state }) => state === "affected");
+  const when = isNow ? "Earlier today" : isOver ? "Earlier today, not now," : "Today";
+  const hours = row.worstHour?.period ?? null;
+  const hour = hours ? ` from ${formatHour(hours).replace("–", " to ")}` : "";
+  const text =
+    `${when} ${formatCount(all.length)} of ${formatCount(total)} rows ${were} affected. ` +
+    `Worst: ${nameOf(row)}, ${formatCount(above)} of ${formatCount(count)} ${row.noun} above ` +
+    `${limit}${hour} (${formatShare(above / count)}, ${describeBurn(worst)}); not chance ` +
+    `(p < 0.001).${describeOthers(others)}`;
+  return { text, row, hours };
+}
+
+/** One sentence: how many rows are affected, and the worst of them. */
+export function summarise(overview: Overview): string {
+  const { rows, total } = overview;
+  const affected = rows.filter((row) => row.state === "affected");
+  const count = (state: RowState) => rows.filter((row) => row.state === state).length;
+  const [unknown, uncertain] = [count("unknown"), count("uncertain")];
+  const doubt =
+    (uncertain > 0 ? ` ${formatCount(uncertain)} uncertain.` : "") +
+    (unknown > 0 ? ` ${formatCount(unknown)} unknown.` : "");
+  const worst = worstFirst(rows.flatMap(severityNow))[0]?.row ?? affected[0];
+  if (!worst) {
+    const known = rows.length - unknown - uncertain;
+    const all = total === 1 ? "The only row is" : `All ${formatCount(total)} rows are`;
+    const many = known === total ? all : `${formatCount(known)} of ${formatCount(total)} rows are`;
+    return known === 0
+      ? `Nothing is known about the last 5 minutes.${doubt}`
+      : `${many} normal now, in the last 5 minutes.${doubt}`;
+  }
+  const above = formatCount(worst.aboveNow?.estimate ?? 0);
+  const limit = worst.threshold ? formatValue(worst.threshold.value, worst.unit) : "";
+  const many = `${formatCount(affected.length)} of ${formatCount(total)}`;
+  return (
+    `${many} affected. Worst: ${nameOf(worst)}, ${above} of ${formatCount(worst.countNow)} ` +
+    `${worst.noun} above ${limit} in the last 5 minutes.${doubt}`
+  );
+}
