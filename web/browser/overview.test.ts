@@ -92,7 +92,7 @@ test("the first page says which service is slow, and how many requests", async (
   // Since when, how sure, and what next.
   await expect
     .poll(() => services().getByTestId("overview-now").innerText())
-    .toMatch(/^Since about \d\d:\d\d\. .*× the expected 1 %; not chance .* Next: which labels\?$/);
+    .toMatch(/^Since about \d\d:\d\d\. .*× the expected 1\s%; not chance .* Next: which labels\?$/);
   await expect.poll(() => row("cart").innerText()).toContain("yours");
   await expect.poll(() => row("search").getAttribute("class")).toContain("usual");
   await expect.poll(() => row("search").innerText()).toContain("history too short");
@@ -192,7 +192,7 @@ test("an incident of today is on the first page, with its worst hour by label", 
   await row("payment").waitFor();
   await expect
     .poll(() => services().getByTestId("overview-today").innerText(), { timeout: 30_000 })
-    .toMatch(/payment \(latency\), 800 of 4,800 requests above 250 ms from .* \(16\.7 %, 16\.7 ×/);
+    .toMatch(/payment \(latency\), 800 of 4,800 requests above 250 ms from .* \(16\.7 %, 16\.7\s×/);
   await expect.poll(() => row("payment").innerText()).toContain("48 expected");
   await services().getByTestId("overview-today").getByRole("link").click();
   await page.locator(".heatmap[data-drawn]").waitFor();

@@ -136,8 +136,8 @@ test("an incident of this morning is in the summary, with its hour and the expec
   expect(today?.text).toBe(
     "Earlier today, not now, 2 of 3 rows were affected. Worst: payment " +
       "(http.server.request.duration), 700 of 6,000 requests above 250 ms from " +
-      `${tick(hour.start)} to ${tick(hour.end)} (11.7 %, 23.3 × the expected 0.5 %); not chance ` +
-      "(p < 0.001). Then orders (http.server.request.duration) 2.4 ×.",
+      `${tick(hour.start)} to ${tick(hour.end)} (11.7 %, 23.3\u00a0× the expected 0.5\u00a0%); ` +
+      "not chance (p < 0.001). Then orders 2.4\u00a0×.",
   );
   expect(today?.row.service).toBe("payment");
   expect(hourLink(payment, period, NOW)).toBe(
@@ -166,7 +166,7 @@ test("the worst hour in relation to its objective comes before many requests of 
   });
   const today = headlineToday(of(ledger, payment));
   expect(today?.row.service).toBe("payment");
-  expect(today?.text).toContain("Then ledger (http.server.request.duration) 1.9 ×.");
+  expect(today?.text).toContain("Then ledger 1.9\u00a0×.");
   expect(today?.hours).toBe(period);
   // It did not end with the hour.
   const longer = { ...period, end: period.end + HOUR, above: exact(1_200), count: 12_000 };
@@ -204,8 +204,8 @@ test("what is bad now is the headline: which service, how many, since when, how 
   const tick = (at: number) => new Date(at).toTimeString().slice(0, 5);
   expect(now?.row.service).toBe("cart");
   expect(now?.text).toBe(
-    `Since about ${tick(since.start)}. 3.3 % of its requests, 3.3 × the expected 1 %; not chance ` +
-      "(p < 0.001). 12 sessions affected. Then front (http.server.request.duration) 1.5 ×.",
+    `Since about ${tick(since.start)}. 3.3 % of its requests, 3.3\u00a0× the expected 1\u00a0%; ` +
+      "not chance (p < 0.001). 12 sessions affected. Then front 1.5\u00a0×.",
   );
   expect(nowLink(cart, NOW)).toBe(
     "#/explore?breakdown=1795692900000,1795694400000,0.25,Infinity&from=2026-11-26T11:00Z" +

@@ -57,18 +57,18 @@ function worstFirst(all: readonly Severity[]): Severity[] {
 }
 
 const formatTimes = ({ row, above, count }: Severity) =>
-  `${formatFactor(above / count / row.expectedShare)} ×`;
+  `${formatFactor(above / count / row.expectedShare)}\u00a0×`;
 
 /** `28 × the expected 0.5 %`. */
 function describeBurn(severity: Severity): string {
   const percent = Number((severity.row.expectedShare * 100).toPrecision(3));
-  return `${formatTimes(severity)} the expected ${percent} %`;
+  return `${formatTimes(severity)} the expected ${percent}\u00a0%`;
 }
 
-/** ` Then orders 12 ×, ledger 1.9 ×.` */
+/** ` Then orders 12.3 ×, ledger 1.9 ×.` */
 function describeOthers(others: readonly Severity[]): string {
   const named = others.slice(0, MAX_OTHERS);
-  const names = named.map((severity) => `${nameOf(severity.row)} ${formatTimes(severity)}`);
+  const names = named.map((one) => `${one.row.service || one.row.name} ${formatTimes(one)}`);
   return names.length > 0 ? ` Then ${names.join(", ")}.` : "";
 }
 
