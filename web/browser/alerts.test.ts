@@ -139,6 +139,10 @@ test("a pending alert has its deadline, and comes after the one that fires", asy
   expect(await pending.innerText()).toMatch(
     /^pending[^]*fires in (2 h|2 h \d s|1 h 59 min) if it stays so/,
   );
+  const states = pending.getByRole("list", { name: "States" });
+  expect(await states.innerText()).toMatch(/^ok\s+pending since [^]*firing in (2|1) h[^]*ok$/);
+  const current = states.locator("[aria-current=step]");
+  expect(await current.innerText()).toMatch(/^pending since/);
   const names = await page.getByTestId("alerts").locator("h3").allInnerTexts();
   expect(names).toEqual(["QueueDeep", "QueueDeepForLong"]);
   await says(/1 firing, 0 unknown, 1 pending/);

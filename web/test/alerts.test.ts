@@ -18,9 +18,11 @@ import {
   shownAnnotations,
   sortAlerts,
   splitLimit,
+  stateSteps,
   type AlertJson,
 } from "../src/lib/alerts";
 import { read } from "../src/lib/link";
+import { formatDateTime } from "../src/lib/time";
 
 const NOW = Date.UTC(2026, 10, 26, 12);
 
@@ -274,4 +276,28 @@ test("the windows of an SLO are one group, in the place of the worst", () => {
   expect(names).toEqual([["1h", "3d"], ["-"], ["1h"], ["6h"], ["1h"]]);
   expect(new Set(groups.map(({ key }) => key)).size).toBe(5);
   expect(commonLabels(groups[0]!.alerts)).toEqual({ alertname: "SloBudgetBurn", slo: "checkout" });
+});
+
+test("the states of an alert are shown in their order, with the next deadline", () => {
+  const check = (one: AlertJson, expected: string[], isFailing = false) => {
+    const steps = stateSteps(one, NOW, isFailing);
+    const shown = steps.map(({ name, when }) => `${name} ${when}`.trim());
+    expect(shown).toEqual(expected);
+    return steps.findIndex(({ isCurrent }) => isCurrent);
+  };
+  const next = (ms: number, state: string) => ({ at_ns: (NOW + ms) * 1e6, state });
+  const times = [NOW - 120e3, NOW - 60e3] as const;
+  const [since, fired] = times.map((ms) => `since ${formatDateTime(ms)}`);
+  const [since_ns, fired_ns] = [times[0] * 1e6, times[1] * 1e6];
+  const pending = alert({ state: "pending", since_ns, next: next(80e3, "firing") });
+  const states = ["ok", `pending ${since}`, "firing in 1 min 20 s", "ok"];
+  expect(check(pending, states)).toBe(1);
+  const ending = alert({ since_ns, fired_ns, next: next(100, "inactive") });
+  const ends = ["ok", `pending ${since}`, `firing ${fired}`, "ok at the next evaluation"];
+  expect(check(ending, ends)).toBe(2);
+  // It fired at once; the query fails, so that there is no deadline.
+  const atOnce = alert({ since_ns: fired_ns, fired_ns, next: next(5e3, "inactive") });
+  expect(check(atOnce, ["ok", `firing ${fired}`, "ok"], true)).toBe(1);
+  const unknown = alert({ since_ns, fired_ns, source: "received", unknown_since_ns: 1 });
+  expect(check(unknown, ["ok", `firing, unknown ${fired}`, "ok"])).toBe(1);
 });

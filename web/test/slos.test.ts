@@ -8,6 +8,7 @@ import {
   formatBounds,
   formatObjective,
   formatRemaining,
+  leastBudget,
   nearestThreshold,
   parseObjective,
   periodDays,
@@ -33,6 +34,9 @@ test("budgets that are spent come first, the least left before the others", () =
     slo("silent", "unknown", null),
   ];
   expect(spentFirst(slos).map(describeBudget)).toEqual(["bad −150 % left", "worse −10 % left"]);
+  expect(leastBudget(slos)?.name).toBe("bad");
+  expect(leastBudget(slos.slice(0, 2))?.name).toBe("wide");
+  expect(leastBudget(slos.slice(4))).toBeNull();
 });
 
 test("an objective keeps its digits", () => {

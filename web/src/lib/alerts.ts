@@ -38,6 +38,8 @@ export interface AlertJson {
   acknowledgement: { at_ns: number; until_ns: number; by: string; note: string } | null;
   /** Ids of active silences. */
   silenced_by: string[];
+  /** Whether one of them recurs. Absent from a server of an earlier version. */
+  is_in_maintenance?: boolean;
   group: string;
   file: string;
   line: number;
@@ -272,6 +274,40 @@ export function describeNext(alert: AlertJson, now: number, isFailing = false): 
   return next.state === "inactive"
     ? `ends ${at} if the condition stays away`
     : `fires ${at} if it stays so`;
+}
+
+/** A state of an alert, and when it was entered or will be; empty if nobody knows. */
+export interface StateStep {
+  name: string;
+  when: string;
+  isCurrent: boolean;
+}
+
+/** The states of an alert in their order, from before it began to its end. */
+export function stateSteps(alert: AlertJson, now: number, isFailing = false): StateStep[] {
+  const { source, state, since_ns, fired_ns, next } = alert;
+  const since = (ns: number) => `since ${time.formatDateTime(ns / 1e6)}`;
+  const deadline = (to: string) => {
+    if (isFailing || next?.state !== to) return "";
+    const left = next.at_ns / 1e6 - now;
+    return left < 500 ? "at the next evaluation" : `in ${time.formatDuration(roundUp(left))}`;
+  };
+  const current = conditionOf(alert) === "unknown" ? `${state}, unknown` : state;
+  const isPending = state === "pending";
+  const fired = isPending ? deadline("firing") : since(fired_ns ?? since_ns);
+  // With `for: 0`, and of another program, an alert fires at once.
+  const hasWaited = fired_ns !== null && fired_ns > since_ns && source === "rule";
+  const pending = {
+    name: isPending ? current : "pending",
+    when: since(since_ns),
+    isCurrent: isPending,
+  };
+  return [
+    { name: "ok", when: "", isCurrent: false },
+    ...(isPending || hasWaited ? [pending] : []),
+    { name: isPending ? "firing" : current, when: fired, isCurrent: !isPending },
+    { name: "ok", when: deadline("inactive"), isCurrent: false },
+  ];
 }
 
 /** Whole seconds: a countdown has no milliseconds. */

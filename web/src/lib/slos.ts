@@ -197,7 +197,14 @@ export function spentFirst(slos: readonly SloJson[]): SloJson[] {
   return spent.sort((a, b) => left(a) - left(b));
 }
 
-/** `checkout −150 %`. */
+/** The SLO whose budget has the least left; null if none is known. */
+export function leastBudget(slos: readonly SloJson[]): SloJson | null {
+  const left = ({ budget }: SloJson) => budget?.remaining?.estimate;
+  const known = slos.filter((slo) => left(slo) !== undefined);
+  return known.reduce<SloJson | null>((a, b) => (a && left(a)! <= left(b)! ? a : b), null);
+}
+
+/** `checkout −150 % left`. */
 export function describeBudget({ name, budget }: SloJson): string {
   const remaining = budget?.remaining;
   return remaining ? `${name} ${formatRemaining(remaining.estimate)} left` : name;
