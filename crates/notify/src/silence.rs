@@ -24,8 +24,6 @@ const ANNOTATION_BYTES_MAX: usize = 16 << 10;
 /// Annotation with the value `true`: the time is taken out of the budgets of SLOs.
 pub const SLO_CORRECTION_ANNOTATION: &str = "topdeck_slo_correction";
 
-const MINUTE_NS: i64 = 60 * 1_000_000_000;
-
 /// State of a silence, as of Alertmanager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SilenceState {
@@ -154,19 +152,16 @@ impl Silence {
         if self.recurrences.is_empty() {
             return Vec::from([Range { start: start_ns, end: end_ns }]);
         }
-        let minutes = if self.recurrences.iter().all(Recurrence::is_in_quarters) { 15 } else { 1 };
-        let step_ns = minutes * MINUTE_NS;
+        let all = start_ns..end_ns;
+        let mut found: Vec<Range<i64>> =
+            self.recurrences.iter().flat_map(|one| one.ranges_within(&all)).collect();
+        found.sort_by_key(|range| range.start);
         let mut active: Vec<Range<i64>> = Vec::new();
-        let mut at_ns = start_ns;
-        while at_ns < end_ns {
-            let next_ns = (at_ns - at_ns.rem_euclid(step_ns)).saturating_add(step_ns).min(end_ns);
-            if self.state(at_ns) == SilenceState::Active {
-                match active.last_mut().filter(|last| last.end == at_ns) {
-                    Some(last) => last.end = next_ns,
-                    None => active.push(at_ns..next_ns),
-                }
+        for range in found {
+            match active.last_mut().filter(|last| range.start <= last.end) {
+                Some(last) => last.end = last.end.max(range.end),
+                None => active.push(range),
             }
-            at_ns = next_ns;
         }
         active
     }
@@ -213,6 +208,12 @@ impl<'a> ActiveSilences<'a> {
     pub fn silencing(&self, labels: &AlertLabels) -> impl Iterator<Item = &'a str> {
         let found = self.0.iter().filter(move |silence| silence.matches(labels));
         found.map(|silence| silence.id.as_str())
+    }
+
+    /// Whether a silence of an alert recurs.
+    pub fn is_in_maintenance(&self, labels: &AlertLabels) -> bool {
+        let mut windows = self.0.iter().filter(|silence| !silence.recurrences.is_empty());
+        windows.any(|silence| silence.matches(labels))
     }
 
     /// Whether an alert is silenced.
@@ -306,5 +307,13 @@ mod tests {
         assert!(!set.active(HOUR).is_silenced(&labels("z")));
         assert!(!set.active(0).is_silenced(&labels("x")));
         assert_eq!(set.active(HOUR).silencing(&labels("y")).collect::<Vec<_>>(), ["a"]);
+        assert!(!set.active(HOUR).is_in_maintenance(&labels("x")));
+        let mut window = silence(&["zone=y"]);
+        window.recurrences.push(Recurrence::from_json(serde_json::json!({})).unwrap());
+        let set = SilenceSet::new(vec![silence(&["job=a"]), window]);
+        assert_eq!(
+            ["x", "y"].map(|zone| set.active(HOUR).is_in_maintenance(&labels(zone))),
+            [false, true]
+        );
     }
 }

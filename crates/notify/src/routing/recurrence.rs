@@ -9,6 +9,8 @@
 //! Times of day are local: an hour that a change of the clocks skips does not recur on that day,
 //! and one that it repeats recurs twice.
 
+use std::ops::Range;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -87,15 +89,14 @@ impl Recurrence {
         &self.value
     }
 
-    /// Whether it begins and ends with a quarter of an hour, as all zones do.
-    pub(crate) fn is_in_quarters(&self) -> bool {
-        let mut minutes = self.interval.times.iter().flat_map(|(start, end)| [start, end]);
-        minutes.all(|minute| minute % 15 == 0)
-    }
-
     /// Whether a time, in nanoseconds since the Unix epoch, is inside.
     pub(crate) fn contains(&self, at_ns: i64) -> bool {
         self.interval.contains(at_ns)
+    }
+
+    /// Its times in a range, as [`TimeInterval::ranges_within`].
+    pub(crate) fn ranges_within(&self, range: &Range<i64>) -> Vec<Range<i64>> {
+        self.interval.ranges_within(range)
     }
 }
 
