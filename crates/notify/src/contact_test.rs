@@ -3,7 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use decode::Unit;
+use hist::{Histogram, Mixture};
 use net::tls::ClientTls;
+use render::chart::heatmap::{Heatmap, HeatmapColumn};
+use render::merged_distribution::MergedDistribution;
+use render::raster;
 
 use crate::contact::DeliveryContext;
 use crate::contact_settings::ConfiguredContact;
@@ -11,7 +16,7 @@ use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::http_client::HttpClient;
 use crate::message::render_message;
 use crate::message_template::{MessageTemplates, TemplateTexts};
-use crate::notification::{AlertImpact, Notification, NotificationKey, NotifiedState};
+use crate::notification::{AlertImpact, Notification, NotificationKey, NotifiedState, Picture};
 
 /// Timeout of each phase of a request.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -30,7 +35,10 @@ impl ContactTest {
         templates: &dyn MessageTemplates,
         now_ns: i64,
     ) -> ContactTest {
-        let notification = test_notification(&contact.name, now_ns);
+        let mut notification = test_notification(&contact.name, now_ns);
+        if contact.contact.shows_pictures() {
+            notification.picture = sample_picture(now_ns);
+        }
         let texts = TemplateTexts::new(&contact.templates, templates, &notification, false, now_ns);
         ContactTest { notification, texts }
     }
@@ -79,6 +87,32 @@ impl ContactTest {
     }
 }
 
+/// Heatmap of an hour that nobody measured: requests that become slow after three quarters of it.
+fn sample_picture(now_ns: i64) -> Option<Picture> {
+    const MINUTE_NS: i64 = 60 * 1_000_000_000;
+    let begin_ns = now_ns.div_euclid(MINUTE_NS).saturating_sub(60).saturating_mul(MINUTE_NS);
+    let column = |minute: i64| {
+        let mut histogram = Histogram::default();
+        for request in 0..40_u32 {
+            let is_slow = minute >= 45 && request % 4 == 0;
+            let base_ms = if is_slow { 400.0 } else { 80.0 };
+            histogram.record(base_ms * (1.0 + f64::from(request) / 40.0));
+        }
+        let start = begin_ns.saturating_add(minute * MINUTE_NS);
+        let values = MergedDistribution::from(Mixture::from(histogram));
+        HeatmapColumn { start, end: start.saturating_add(MINUTE_NS), values, gaps: Vec::new() }
+    };
+    let map = Heatmap {
+        title: String::new(),
+        unit: Some(Unit::Milliseconds),
+        columns: (0..60).map(column).collect(),
+        thresholds: vec![250.0],
+        warnings: Vec::new(),
+    };
+    let alt = "A picture to test with, of no requests".to_owned();
+    Some(Picture { png: raster::heatmap::picture(&map).ok()?, alt })
+}
+
 /// A notification that says that it is a test.
 fn test_notification(contact: &str, now_ns: i64) -> Notification {
     let labels = [("contact".to_owned(), contact.to_owned())].into();
@@ -105,5 +139,20 @@ fn test_notification(contact: &str, now_ns: i64) -> Notification {
         notes: Some("Nothing. `topdeck contacts test` sent this.".to_owned()),
         also_firing: Vec::new(),
         picture: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_picture_of_a_test_is_one_that_is_sent() {
+        for now_ns in [0, 1_767_600_000_000_000_000] {
+            let mut notification = test_notification("mail", now_ns);
+            notification.picture = sample_picture(now_ns);
+            let picture = notification.sendable_picture().expect("a small picture");
+            assert!(picture.png.starts_with(b"\x89PNG"));
+        }
     }
 }

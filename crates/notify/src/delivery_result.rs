@@ -11,7 +11,7 @@ pub struct DeliveryReceipt {
     pub message_id: Option<String>,
     /// Texts that were longer than the receiver allows.
     pub cuts: Vec<TextCut>,
-    /// Why texts are not those of the settings.
+    /// Why texts are not those of the settings, or there is no picture.
     pub notes: Vec<String>,
 }
 
@@ -19,6 +19,13 @@ impl DeliveryReceipt {
     /// A receipt without an identity.
     pub(crate) fn with_cuts(cuts: Vec<TextCut>) -> DeliveryReceipt {
         DeliveryReceipt { cuts, ..DeliveryReceipt::default() }
+    }
+
+    /// The same, of a receiver that rejected the message with a picture for a reason, and accepted
+    /// it without.
+    pub(crate) fn without_picture(mut self, reason: Option<String>) -> DeliveryReceipt {
+        self.notes.extend(reason.map(|reason| format!("sent without the picture: {reason}")));
+        self
     }
 }
 

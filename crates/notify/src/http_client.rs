@@ -15,6 +15,7 @@ use net::tls::ClientTls;
 use serde_json::Value;
 
 use crate::delivery_result::DeliveryError;
+use crate::form_body::FormBody;
 use crate::message::one_line;
 
 /// Maximum size of a response.
@@ -57,15 +58,27 @@ impl HttpClient {
         self.post(url, headers, "application/json", body.to_string().into()).await
     }
 
+    /// Posts a form.
+    pub(crate) async fn post_form(
+        &self,
+        url: &str,
+        form: &FormBody,
+    ) -> Result<HttpReply, DeliveryError> {
+        let (content_type, body) = form.finish();
+        self.post(url, HeaderMap::new(), &content_type, body).await
+    }
+
     /// Posts a body.
     pub(crate) async fn post(
         &self,
         url: &str,
         mut headers: HeaderMap,
-        content_type: &'static str,
+        content_type: &str,
         body: Bytes,
     ) -> Result<HttpReply, DeliveryError> {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        let content_type =
+            HeaderValue::from_str(content_type).expect("BUG: a content type is no ASCII");
+        headers.insert(CONTENT_TYPE, content_type);
         self.send(Method::POST, url, headers, body).await
     }
 

@@ -19,6 +19,7 @@ mod delivery_policy;
 mod delivery_record;
 mod delivery_result;
 mod fingerprint;
+mod form_body;
 mod http_client;
 mod message;
 mod message_template;

@@ -1,6 +1,8 @@
-//! Telegram: `sendMessage` of the Bot API, as plain text, so that cutting it breaks no markup.
+//! Telegram: `sendMessage` of the Bot API, as plain text, so that cutting it breaks no markup; or
+//! `sendPhoto`, if there is a picture and the text fits below it. A message that is rejected with
+//! the picture is sent without.
 //!
-//! Proof of delivery: `"ok": true`. Limit: 4,096 UTF-16 units.
+//! Proof of delivery: `"ok": true`. Limits: 4,096 UTF-16 units, and 1,024 below a picture.
 
 use http::HeaderMap;
 use serde::Deserialize;
@@ -8,12 +10,15 @@ use serde_json::{Value, json};
 
 use crate::contact::{Contact, DeliveryContext};
 use crate::delivery_result::{DeliveryError, DeliveryReceipt};
-use crate::http_client::join_url;
+use crate::form_body::FormBody;
+use crate::http_client::{HttpReply, join_url};
 use crate::notification::{Notification, NotifiedState};
 use crate::setting_values::{ContactSecret, KeyProblems, url_host};
 use crate::text_limit::{LengthUnit, TextLimit};
 
 const TEXT: TextLimit = TextLimit { field: "text", length_max: 4096, unit: LengthUnit::Utf16Units };
+/// Longest text below a picture in UTF-16 units.
+const CAPTION_UNITS_MAX: usize = 1024;
 
 /// Settings of Telegram.
 #[derive(Debug, Deserialize)]
@@ -49,6 +54,10 @@ impl Contact for TelegramContact {
         url_host(&self.url)
     }
 
+    fn shows_pictures(&self) -> bool {
+        true
+    }
+
     async fn send(
         &self,
         notification: &Notification,
@@ -62,26 +71,50 @@ impl Contact for TelegramContact {
         };
         let is_quiet =
             matches!(notification.state, NotifiedState::Resolved | NotifiedState::Acknowledged);
+        let text = format!("{}\n{}", text.title, text.long);
+        let token = self.token.read(context.dir)?;
+        let url = |method: &str| join_url(&self.url, &format!("/bot{token}/{method}"));
+        let mut rejected = None;
+        let picture = notification.sendable_picture();
+        let fits = text.encode_utf16().count() <= CAPTION_UNITS_MAX;
+        if let Some(picture) = picture.filter(|_| fits) {
+            let mut form = FormBody::default();
+            form.add_text("chat_id", &self.chat_id);
+            form.add_text("caption", &text);
+            form.add_text("disable_notification", &is_quiet.to_string());
+            if let Some(id) = self.message_thread_id {
+                form.add_text("message_thread_id", &id.to_string());
+            }
+            form.add_picture("photo", &picture.png);
+            let sent = context.client.post_form(&url("sendPhoto"), &form).await;
+            match sent.and_then(|reply| confirm(reply, context)) {
+                Err(DeliveryError::Permanent { reason }) => rejected = Some(reason),
+                sent => return sent.map(|()| DeliveryReceipt::default()),
+            }
+        }
         let mut body = json!({
             "chat_id": chat_id,
-            "text": TEXT.apply(&format!("{}\n{}", text.title, text.long), &mut cuts),
+            "text": TEXT.apply(&text, &mut cuts),
             "disable_notification": is_quiet,
         });
         if let Some(id) = self.message_thread_id {
             body["message_thread_id"] = id.into();
         }
-        let token = self.token.read(context.dir)?;
-        let url = join_url(&self.url, &format!("/bot{token}/sendMessage"));
-        let reply = context.client.post_json(&url, HeaderMap::new(), &body).await?;
-        let reply = reply.accepted(context.now_ns)?;
-        let found = reply.json()?;
-        if found["ok"] != true {
-            let what = found["description"].as_str().unwrap_or("\"ok\" is not true");
-            return Err(match found["error_code"].as_u64() {
-                Some(429 | 500..) => DeliveryError::temporary(what),
-                _ => reply.rejected(what),
-            });
-        }
-        Ok(DeliveryReceipt::with_cuts(cuts))
+        let reply = context.client.post_json(&url("sendMessage"), HeaderMap::new(), &body).await?;
+        confirm(reply, context)?;
+        Ok(DeliveryReceipt::with_cuts(cuts).without_picture(rejected))
     }
+}
+
+fn confirm(reply: HttpReply, context: &DeliveryContext<'_>) -> Result<(), DeliveryError> {
+    let reply = reply.accepted(context.now_ns)?;
+    let found = reply.json()?;
+    if found["ok"] == true {
+        return Ok(());
+    }
+    let what = found["description"].as_str().unwrap_or("\"ok\" is not true");
+    Err(match found["error_code"].as_u64() {
+        Some(429 | 500..) => DeliveryError::temporary(what),
+        _ => reply.rejected(what),
+    })
 }

@@ -1,6 +1,8 @@
 //! Schemas of the receivers' messages, from their documentation: fields, types and limits. A field
 //! that is not documented is an error.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::http_receiver::HttpMessage;
@@ -210,9 +212,32 @@ pub(crate) fn check_slack_api(request: &HttpMessage) {
     }
 }
 
-/// ntfy, "Publish as JSON".
+/// ntfy, "Attach local file".
+#[track_caller]
+fn check_ntfy_picture(request: &HttpMessage) {
+    assert_eq!(request.method, "PUT");
+    assert_eq!(request.body, PNG);
+    let parameters = request.path.strip_prefix("/alerts?").expect("the topic");
+    let parameter = |text: &str| {
+        let (name, value) = text.split_once('=').expect("a value");
+        let value = percent_encoding::percent_decode_str(value).decode_utf8().unwrap();
+        (name.to_owned(), value.into_owned())
+    };
+    let fields: BTreeMap<String, String> = parameters.split('&').map(parameter).collect();
+    let names: Vec<&str> = fields.keys().map(String::as_str).collect();
+    assert_eq!(names, ["click", "filename", "message", "priority", "tags", "title"]);
+    assert_eq!(fields["filename"], "picture.png");
+    assert!(fields["title"].chars().count() <= 250 && fields["message"].len() <= 4096);
+    assert!((1..=5).contains(&fields["priority"].parse::<u8>().unwrap()));
+}
+
+/// ntfy, "Publish as JSON", or with a picture.
 #[track_caller]
 pub(crate) fn check_ntfy(request: &HttpMessage) {
+    assert_eq!(request.headers["authorization"], "Bearer tk");
+    if request.method != "POST" {
+        return check_ntfy_picture(request);
+    }
     assert_eq!(request.path, "/");
     check_fields(
         &json(request),
@@ -227,9 +252,54 @@ pub(crate) fn check_ntfy(request: &HttpMessage) {
     );
 }
 
-/// Telegram, `sendMessage`.
+/// Fields of a form with a picture: name, and content.
+#[track_caller]
+fn form_fields(request: &HttpMessage) -> Vec<(String, Vec<u8>)> {
+    let kind = &request.headers["content-type"];
+    let boundary = kind.strip_prefix("multipart/form-data; boundary=").expect("a form");
+    // Each byte is a character.
+    let body: String = request.body.iter().map(|byte| char::from(*byte)).collect();
+    let body = format!("\r\n{body}");
+    let (body, end) = body.split_once(&format!("\r\n--{boundary}--\r\n")).expect("an end");
+    assert_eq!(end, "");
+    let separator = format!("\r\n--{boundary}\r\n");
+    let field = |part: &str| {
+        let (head, content) = part.split_once("\r\n\r\n").expect("a head");
+        let name = head.strip_prefix("Content-Disposition: form-data; name=\"").expect("a name");
+        let (name, more) = name.split_once('"').expect("its end");
+        let expected = match name {
+            "payload_json" => "\r\nContent-Type: application/json",
+            "photo" | "files[0]" => "; filename=\"picture.png\"\r\nContent-Type: image/png",
+            _ => "",
+        };
+        assert_eq!(more, expected, "{name}");
+        (name.to_owned(), content.chars().map(|c| u8::try_from(c).unwrap()).collect())
+    };
+    body.split(&separator).skip(1).map(field).collect()
+}
+
+/// The picture of the notifications of the tests.
+pub(crate) const PNG: &[u8] = b"\x89PNG\r\n\x1a\npicture";
+
+/// Telegram, `sendPhoto`.
+#[track_caller]
+fn check_telegram_photo(request: &HttpMessage) {
+    let fields = form_fields(request);
+    let text = |at: usize| (fields[at].0.as_str(), std::str::from_utf8(&fields[at].1).unwrap());
+    assert_eq!(text(0), ("chat_id", "-100"));
+    let ("caption", caption) = text(1) else { panic!("{fields:?}") };
+    assert!((1..=1024).contains(&caption.encode_utf16().count()), "{caption}");
+    assert!(matches!(text(2), ("disable_notification", "true" | "false")), "{fields:?}");
+    assert_eq!(text(3), ("message_thread_id", "7"));
+    assert_eq!(fields[4..], [("photo".to_owned(), PNG.to_vec())]);
+}
+
+/// Telegram, `sendMessage` or `sendPhoto`.
 #[track_caller]
 pub(crate) fn check_telegram(request: &HttpMessage) {
+    if request.path == "/bot123:abc/sendPhoto" {
+        return check_telegram_photo(request);
+    }
     assert_eq!(request.path, "/bot123:abc/sendMessage");
     let body = json(request);
     check_fields(
@@ -244,37 +314,55 @@ pub(crate) fn check_telegram(request: &HttpMessage) {
     assert!(body["text"].as_str().unwrap().encode_utf16().count() <= 4096);
 }
 
-/// Discord, "Execute Webhook".
+/// Discord, "Execute Webhook", with or without a picture.
 #[track_caller]
 pub(crate) fn check_discord(request: &HttpMessage) {
     assert_eq!(request.path, "/hook?wait=true");
-    let body = json(request);
+    let has_picture = request.headers["content-type"].starts_with("multipart/");
+    let body = match has_picture {
+        false => json(request),
+        true => {
+            let fields = form_fields(request);
+            assert_eq!(fields[0].0, "payload_json");
+            assert_eq!(fields[1..], [("files[0]".to_owned(), PNG.to_vec())]);
+            serde_json::from_slice(&fields[0].1).unwrap()
+        }
+    };
     check_fields(
         &body,
         &[
             ("content", Text(2000), false),
             ("embeds", Array, false),
             ("allowed_mentions", Object, false),
+            ("attachments", Array, has_picture),
         ],
     );
-    assert_eq!(
-        only(
-            &body["allowed_mentions"]["parse"]
-                .as_array()
-                .map_or(Value::Null, |all| Value::from(vec![all.is_empty()]))
-        ),
-        true
-    );
+    assert_eq!(body["allowed_mentions"]["parse"], Value::Array(Vec::new()));
+    let embed = only(&body["embeds"]);
     check_fields(
-        only(&body["embeds"]),
+        embed,
         &[
             ("title", Text(256), false),
             ("description", Text(4096), false),
             ("url", Url, false),
             ("timestamp", Time, false),
             ("color", Integer(0, 0xff_ff_ff), false),
+            ("image", Object, has_picture),
         ],
     );
+    assert_eq!(embed.get("image").is_some(), has_picture);
+    if has_picture {
+        assert_eq!(embed["image"]["url"], "attachment://picture.png");
+        let attachment = only(&body["attachments"]);
+        check_fields(
+            attachment,
+            &[
+                ("id", Integer(0, 0), true),
+                ("filename", Word(&["picture.png"]), true),
+                ("description", Text(1024), false),
+            ],
+        );
+    }
 }
 
 /// Microsoft Teams, Adaptive Card of a workflow.
