@@ -42,18 +42,31 @@ pub(crate) fn cut_text(mut text: String, max: usize) -> String {
     text
 }
 
+/// URL of a primary site.
+#[cfg(test)]
+pub(crate) const EXAMPLE_URL: &str = "http://north:7717/";
+
+#[cfg(test)]
+impl AlertPlace {
+    /// That of an alert of a group.
+    pub(crate) fn example(group: &str) -> AlertPlace {
+        AlertPlace {
+            file: "rules.yaml".to_owned(),
+            group: group.to_owned(),
+            fingerprint: "00ff".to_owned(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_group::test_group;
 
     #[test]
     fn the_directory_of_a_rule_file_may_be_another_one() {
-        let group = |file: &str| {
-            let text = "groups:\n- name: g\n  rules:\n  - alert: Down\n    expr: up == 0\n";
-            let parsed = rules::parse_rule_file(file, text, &query::promql::Options::default());
-            let group = parsed.groups.into_iter().next().expect("a group");
-            EvaluatedGroup::new(group, &rules::GroupDefaults::default())
-        };
+        let text = "groups:\n- name: g\n  rules:\n  - alert: Down\n    expr: up == 0\n";
+        let group = |file: &str| test_group(file, text);
         let labels = LabelSet::new([("alertname".to_owned(), "Down".to_owned())]);
         let place = |file: &str| AlertPlace::of_rule(&group(file), &labels);
         assert_eq!(place("/etc/topdeck/rules.yaml"), place("/srv/rules.yaml"));

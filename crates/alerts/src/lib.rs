@@ -86,6 +86,8 @@ mod state_file;
 mod store_evaluator;
 mod submitted_alerts;
 mod submitted_received_alerts;
+#[cfg(test)]
+mod test_group;
 mod unmatched_rules;
 mod worker_control;
 

@@ -38,14 +38,10 @@ impl ReplayedHistory {
 
 #[cfg(test)]
 mod tests {
-    use query::{Settings, promql};
-    use rules::{
-        AlertTemplates, GroupDefaults, IterationInputs, MemorySeries, SourceEvaluator,
-        parse_rule_file,
-    };
     use sim::SimDisk;
 
     use super::*;
+    use crate::test_group::{evaluate, test_group};
 
     const SECOND: i64 = 1_000_000_000;
     const DATA: &str = "/data";
@@ -56,21 +52,9 @@ mod tests {
             "groups:\n- name: {name}\n  rules:\n  - alert: {name}\n    \
              expr: (vector(time()) >= {from}) < {to}\n    for: 1m\n"
         );
-        let file = parse_rule_file("rules.yml", &text, &promql::Options::default());
-        let group = file.groups.into_iter().next().expect("a group");
-        let mut group = EvaluatedGroup::new(group, &GroupDefaults::default());
-        let inputs = IterationInputs {
-            evaluator: &SourceEvaluator {
-                source: &MemorySeries::default(),
-                settings: &Settings::default(),
-                options: promql::Options::default(),
-                context: &|| false,
-            },
-            templates: &AlertTemplates::default(),
-            resend_delay_ns: 60 * SECOND,
-        };
+        let mut group = test_group("rules.yml", &text);
         for time_ns in (0..=600).step_by(60).map(|second| second * SECOND) {
-            group.evaluate(time_ns, &inputs);
+            evaluate(&mut group, time_ns);
             history.record(&group, time_ns);
         }
     }

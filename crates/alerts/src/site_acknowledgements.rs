@@ -160,28 +160,19 @@ fn bounded(told: &AlertAcknowledgement, now_ns: i64) -> AlertAcknowledgement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alert_place::EXAMPLE_URL as URL;
 
-    const URL: &str = "http://north:7717/";
-
-    fn place(group: &str) -> AlertPlace {
-        AlertPlace {
-            file: "rules.yaml".to_owned(),
-            group: group.to_owned(),
-            fingerprint: "00ff".to_owned(),
-        }
+    /// Acknowledgement of the alert of a group.
+    fn made(group: &str, at_ns: i64, until_ns: i64) -> SiteAcknowledgement {
+        let (by, note) = ("ann".to_owned(), "n".to_owned());
+        let place = AlertPlace::example(group);
+        SiteAcknowledgement { place, at_ns, until_ns, by, note, severity: None }
     }
 
     /// Acknowledgements of groups, by their expiry.
     fn primary(groups: &[(&str, i64)]) -> PrimaryAcknowledgements {
-        let one = |(group, until_ns): &(&str, i64)| SiteAcknowledgement {
-            place: place(group),
-            at_ns: 5,
-            until_ns: *until_ns,
-            by: "ann".to_owned(),
-            note: "n".to_owned(),
-            severity: None,
-        };
-        PrimaryAcknowledgements::new(URL, groups.iter().map(one).collect())
+        let all = groups.iter().map(|(group, until_ns)| made(group, 5, *until_ns));
+        PrimaryAcknowledgements::new(URL, all.collect())
     }
 
     /// What an alert of the group `g` becomes, by who acknowledged it until when, here and at the
@@ -192,12 +183,12 @@ mod tests {
         alert: &mut AlertAcknowledgements,
         expected: [Option<i64>; 2],
     ) {
-        if let Some(change) = primary.change(|| place("g"), alert, None, 100) {
+        if let Some(change) = primary.change(|| AlertPlace::example("g"), alert, None, 100) {
             alert.apply(&change);
         }
         let found = [alert.own(), alert.of_primary()].map(|one| one.map(|one| one.until_ns));
         assert_eq!(found, expected);
-        assert_eq!(primary.change(|| place("g"), alert, None, 100), None, "once");
+        assert_eq!(primary.change(|| AlertPlace::example("g"), alert, None, 100), None, "once");
     }
 
     fn bob() -> AlertAcknowledgements {
@@ -238,30 +229,20 @@ mod tests {
         }
         check(&primary(&[]), &mut alert, [None, None]);
         // Somebody acknowledges the worse state.
-        let one = SiteAcknowledgement {
-            place: place("g"),
-            at_ns: 6,
-            until_ns: 200,
-            by: "ann".to_owned(),
-            note: "n".to_owned(),
-            severity: None,
-        };
-        check(&PrimaryAcknowledgements::new(URL, vec![one]), &mut alert, [None, Some(200)]);
+        let later = PrimaryAcknowledgements::new(URL, vec![made("g", 6, 200)]);
+        check(&later, &mut alert, [None, Some(200)]);
     }
 
     /// It becomes worse here before this site hears of the acknowledgement.
     #[test]
     fn an_acknowledgement_of_a_lesser_severity_is_not_that_of_a_worse_alert() {
         let list = |severity: Option<u8>| {
-            let (by, note) = ("ann".to_owned(), String::new());
-            let (at_ns, until_ns) = (5, 200);
-            let place = place("g");
-            let one = SiteAcknowledgement { place, at_ns, until_ns, by, note, severity };
+            let one = SiteAcknowledgement { severity, ..made("g", 5, 200) };
             PrimaryAcknowledgements::new(URL, vec![one])
         };
         let is_taken = |told: Option<u8>, here: Option<u8>| {
             let known = AlertAcknowledgements::default();
-            list(told).change(|| place("g"), &known, here, 100).is_some()
+            list(told).change(|| AlertPlace::example("g"), &known, here, 100).is_some()
         };
         assert!(!is_taken(Some(3), Some(1)));
         for (told, here) in [(Some(3), Some(3)), (Some(1), Some(3)), (Some(3), None), (None, None)]
@@ -299,14 +280,11 @@ mod tests {
         const SECOND: i64 = 1_000_000_000;
         const HOUR: i64 = 3600 * SECOND;
         let list = |at_ns: i64, until_ns: i64| {
-            let (by, note) = ("ann".to_owned(), String::new());
-            let (place, severity) = (place("g"), None);
-            let one = SiteAcknowledgement { place, at_ns, until_ns, by, note, severity };
-            PrimaryAcknowledgements::new(URL, vec![one])
+            PrimaryAcknowledgements::new(URL, vec![made("g", at_ns, until_ns)])
         };
         let mut alert = AlertAcknowledgements::default();
         let mut until = |list: &PrimaryAcknowledgements, now_ns: i64| {
-            if let Some(change) = list.change(|| place("g"), &alert, None, now_ns) {
+            if let Some(change) = list.change(|| AlertPlace::example("g"), &alert, None, now_ns) {
                 alert.apply(&change);
             }
             alert.of_primary().map(|one| one.until_ns)
@@ -329,25 +307,15 @@ mod tests {
     #[test]
     fn an_acknowledgement_of_the_primary_has_the_limits_of_those_of_this_site() {
         let long = SiteAcknowledgement {
-            place: place("g"),
-            at_ns: 5,
-            until_ns: 200,
             by: "é".repeat(1 << 20),
             note: "n".repeat(1 << 20),
-            severity: None,
+            ..made("g", 5, 200)
         };
         let found = PrimaryAcknowledgements::new(URL, vec![long]);
         let found = found.by_place.into_values().next().expect("one").made;
         // A character is not cut.
         assert_eq!((found.by.as_str(), found.note.len()), ("é".repeat(128).as_str(), 4096));
-        let short = |number: usize| SiteAcknowledgement {
-            place: place(&format!("g{number}")),
-            at_ns: 5,
-            until_ns: 200,
-            by: String::new(),
-            note: String::new(),
-            severity: None,
-        };
+        let short = |number: usize| made(&format!("g{number}"), 5, 200);
         let many = PrimaryAcknowledgements::new(URL, (0..2_000).map(short).collect());
         assert_eq!(many.by_place.len(), ACKNOWLEDGEMENTS_MAX);
     }

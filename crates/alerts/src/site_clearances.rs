@@ -180,22 +180,14 @@ impl MirroredClearances {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alert_place::EXAMPLE_URL as URL;
 
     const SECOND: i64 = 1_000_000_000;
     const MINUTE: i64 = 60 * SECOND;
-    const URL: &str = "http://north:7717/";
-
-    fn place(group: &str) -> AlertPlace {
-        AlertPlace {
-            file: "rules.yaml".to_owned(),
-            group: group.to_owned(),
-            fingerprint: "00ff".to_owned(),
-        }
-    }
 
     fn cleared(group: &str, at_ns: i64) -> SiteClearance {
         let (by, note) = ("ann".to_owned(), "gone".to_owned());
-        SiteClearance { place: place(group), at_ns, by, note }
+        SiteClearance { place: AlertPlace::example(group), at_ns, by, note }
     }
 
     fn times(of: &SiteClearances, now_ns: i64) -> Vec<(String, i64)> {
@@ -223,12 +215,12 @@ mod tests {
         let long = SiteClearance { note: "n".repeat(100 << 10), ..cleared("long", 0) };
         let mut made = SiteClearances::default();
         for number in 0..5 {
-            let place = place(&format!("g{number}"));
+            let place = AlertPlace::example(&format!("g{number}"));
             made.add([SiteClearance { place, at_ns: number, ..long.clone() }], 5);
         }
         assert_eq!(times(&made, 5).len(), 2);
         let told = PrimaryClearances::new(URL, vec![long], 0, 0);
-        let found = told.of_alert(|| place("long"), 0).expect("one");
+        let found = told.of_alert(|| AlertPlace::example("long"), 0).expect("one");
         assert_eq!(found.note.len(), AlertAcknowledgement::NOTE_BYTES_MAX);
     }
 
@@ -239,13 +231,13 @@ mod tests {
         let now_ns = 100 * MINUTE;
         let told = cleared("g", now_ns + ahead_ns - 10 * SECOND);
         let told = PrimaryClearances::new(URL, vec![told], now_ns + ahead_ns, now_ns);
-        let found = told.of_alert(|| place("g"), began_ns);
+        let found = told.of_alert(|| AlertPlace::example("g"), began_ns);
         assert_eq!(found.is_some(), expected, "began {began_ns}, ahead {ahead_ns}");
         if let Some(found) = found {
             assert_eq!(found.at_ns, now_ns - 10 * SECOND);
             assert_eq!(found.author(), "ann at http://north:7717");
         }
-        assert!(told.of_alert(|| place("other"), began_ns).is_none());
+        assert!(told.of_alert(|| AlertPlace::example("other"), began_ns).is_none());
     }
 
     #[test]
@@ -254,7 +246,7 @@ mod tests {
             let is_extreme = ahead_ns.unsigned_abs() > 1 << 60;
             if is_extreme {
                 let told = PrimaryClearances::new(URL, vec![cleared("g", ahead_ns)], 0, 5);
-                assert!(told.of_alert(|| place("g"), i64::MIN).is_some());
+                assert!(told.of_alert(|| AlertPlace::example("g"), i64::MIN).is_some());
                 continue;
             }
             check(99 * MINUTE, ahead_ns, true);

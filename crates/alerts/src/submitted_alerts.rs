@@ -146,33 +146,19 @@ fn key(group: &EvaluatedGroup) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
-    use query::{LabelSet, Settings, promql};
-    use rules::{
-        AcknowledgementChange, AlertAcknowledgement, AlertTemplates, GroupDefaults,
-        IterationInputs, MemorySeries, SourceEvaluator, parse_rule_file,
-    };
+    use query::LabelSet;
+    use rules::{AcknowledgementChange, AlertAcknowledgement};
 
     use super::*;
+    use crate::test_group::{evaluate, test_group};
 
     const NOW_NS: i64 = 1_767_600_000_000_000_000;
 
     /// Group with an alert that fires.
     fn firing() -> EvaluatedGroup {
         let text = "groups:\n- name: g\n  rules:\n  - alert: Down\n    expr: vector(1)\n";
-        let file = parse_rule_file("rules.yml", text, &promql::Options::default());
-        let group = file.groups.into_iter().next().expect("a group");
-        let mut group = EvaluatedGroup::new(group, &GroupDefaults::default());
-        let inputs = IterationInputs {
-            evaluator: &SourceEvaluator {
-                source: &MemorySeries::default(),
-                settings: &Settings::default(),
-                options: promql::Options::default(),
-                context: &|| false,
-            },
-            templates: &AlertTemplates::default(),
-            resend_delay_ns: 60_000_000_000,
-        };
-        group.evaluate(NOW_NS, &inputs);
+        let mut group = test_group("rules.yml", text);
+        evaluate(&mut group, NOW_NS);
         group
     }
 
