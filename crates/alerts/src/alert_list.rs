@@ -33,7 +33,7 @@ pub(crate) static ALERTS: RouteSpec = RouteSpec {
     parameters: &[
         Parameter::text(
             "state",
-            "pending, firing, unknown, acknowledged or silenced; default: all",
+            "pending, firing, unknown, acknowledged, silenced or maintenance; default: all",
         ),
         TEXT,
         MATCHER,
@@ -84,9 +84,10 @@ pub(crate) fn alerts(board: &AlertBoard, query: &RouteQuery) -> Result<Json, Rou
         Some("firing") => |alert| alert.state == AlertState::Firing,
         Some("unknown") => |alert| alert.is_unknown,
         Some("acknowledged") => |alert| alert.is_acknowledged,
-        Some("silenced") => |alert| !alert.silenced_by.is_empty(),
+        Some("silenced") => |alert| alert.is_silenced,
+        Some("maintenance") => |alert| alert.is_in_maintenance,
         Some(other) => {
-            let expected = "pending, firing, unknown, acknowledged or silenced";
+            let expected = "pending, firing, unknown, acknowledged, silenced or maintenance";
             return Err(RouteError::Parameter {
                 name: "state".to_owned(),
                 found: other.to_owned(),
@@ -149,7 +150,8 @@ struct ListedAlert {
     state: AlertState,
     is_unknown: bool,
     is_acknowledged: bool,
-    silenced_by: Vec<String>,
+    is_silenced: bool,
+    is_in_maintenance: bool,
     fields: Vec<(&'static str, Json)>,
 }
 
@@ -157,36 +159,44 @@ impl ListedAlert {
     fn of_rule(active: ActiveAlert<'_>, silences: &ActiveSilences<'_>) -> ListedAlert {
         let labels = alert_labels(active.labels);
         let routed = rule_alert_labels(active.labels, active.alert);
-        let silenced_by: Vec<String> = silences.silencing(&routed).map(str::to_owned).collect();
         let mut fields = rule_alert_fields(active);
-        fields.extend(common_fields(&labels, &silenced_by));
+        fields.extend(common_fields(&labels, &routed, silences));
         ListedAlert {
             state: active.alert.state,
             is_unknown: active.alert.is_unknown(),
             is_acknowledged: active.alert.acknowledgements.current().is_some(),
-            silenced_by,
+            is_silenced: silences.is_silenced(&routed),
+            is_in_maintenance: silences.is_in_maintenance(&routed),
             fields,
         }
     }
 
     fn received(alert: &ReceivedAlert, silences: &ActiveSilences<'_>) -> ListedAlert {
-        let silenced_by: Vec<String> =
-            silences.silencing(&alert.labels).map(str::to_owned).collect();
         let mut fields = received_alert_fields(alert);
-        fields.extend(common_fields(&alert.labels, &silenced_by));
+        fields.extend(common_fields(&alert.labels, &alert.labels, silences));
         ListedAlert {
             state: AlertState::Firing,
             is_unknown: false,
             is_acknowledged: alert.acknowledgements.current().is_some(),
-            silenced_by,
+            is_silenced: silences.is_silenced(&alert.labels),
+            is_in_maintenance: silences.is_in_maintenance(&alert.labels),
             fields,
         }
     }
 }
 
-fn common_fields(labels: &AlertLabels, silenced_by: &[String]) -> [(&'static str, Json); 2] {
-    let silenced_by = silenced_by.iter().map(|id| Text(id.clone())).collect();
-    [("fingerprint", Text(fingerprint(labels))), ("silenced_by", List(silenced_by))]
+/// Silences match the labels by which the alert is routed.
+fn common_fields(
+    labels: &AlertLabels,
+    routed: &AlertLabels,
+    silences: &ActiveSilences<'_>,
+) -> [(&'static str, Json); 3] {
+    let silenced_by = silences.silencing(routed).map(|id| Text(id.to_owned())).collect();
+    [
+        ("fingerprint", Text(fingerprint(labels))),
+        ("silenced_by", List(silenced_by)),
+        ("is_in_maintenance", Json::Bool(silences.is_in_maintenance(routed))),
+    ]
 }
 
 fn acknowledgement_json(acknowledgement: Option<&AlertAcknowledgement>) -> Json {

@@ -35,10 +35,12 @@ pub fn alerts_text(answer: &Value) -> Option<String> {
         let name = alert["name"].as_str()?;
         let mut state = alert["state"].as_str()?.to_owned();
         let is_silenced = alert["silenced_by"].as_array().is_some_and(|ids| !ids.is_empty());
+        let is_in_maintenance = alert["is_in_maintenance"] == true;
         let marks = [
             ("unknown", !alert["unknown_since_ns"].is_null()),
             ("acknowledged", !alert["acknowledgement"].is_null()),
-            ("silenced", is_silenced),
+            ("in maintenance", is_in_maintenance),
+            ("silenced", is_silenced && !is_in_maintenance),
         ];
         for (mark, _) in marks.iter().filter(|(_, is_set)| *is_set) {
             state.extend([", ", mark]);
@@ -80,6 +82,10 @@ mod tests {
         for part in ["0cb2f34e1a2b3c4d", state, "Slow{host=\"a\"}", "2.5", "there is no data"] {
             assert!(text.contains(part), "{part}: {text}");
         }
+        let mut window = answer.clone();
+        window["alerts"][0]["is_in_maintenance"] = true.into();
+        let text_of_window = alerts_text(&window).expect("a valid response");
+        assert!(text_of_window.contains("acknowledged, in maintenance "), "{text_of_window}");
         assert!(text.ends_with("a.toml:1:1: warning: rule \"B\" matches nothing\n"), "{text}");
         let green = serde_json::json!({
             "light": "green", "light_count": 0, "alerts": [], "warnings": [],
