@@ -8,15 +8,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use hist::Mixture;
 use model::Selector;
 use proptest::prelude::*;
-use query::{
-    ColumnRead, SeriesHandle, SeriesPoint, Settings, Source, StoreSource, WindowSource, promql,
-};
-use rules::{
-    AlertState, AlertTemplates, EvaluatedGroup, IterationInputs, SourceEvaluator, encode_snapshots,
-};
+use query::{ColumnRead, SeriesHandle, SeriesPoint, Source, StoreSource, WindowSource};
+use rules::{AlertState, EvaluatedGroup, encode_snapshots};
 use store::{NumberAggregate, TimeGrid, WindowRows};
 
-use crate::harness::{MINUTE, SECOND, group};
+use crate::harness::{SECOND, evaluate_over, group};
 use crate::stored_series::StoredSeries;
 
 /// All kinds of streams, windows that several rules share, merged streams, a formula, an absence.
@@ -195,29 +191,11 @@ impl TwoGroups {
     fn evaluate(&mut self, arrived: Option<&[usize]>) {
         let view = self.series.store.view().expect("a view");
         let source = StoreSource::new(&view);
-        let settings = Settings::default();
         let time_ns = self.series.now();
         let reads = Cell::new(0);
         let evaluate = |group: &mut EvaluatedGroup, is_keeping: bool| {
             let source = CountedReads { source: &source, is_keeping, reads: AtomicI64::new(0) };
-            let evaluator = SourceEvaluator {
-                source: &source,
-                settings: &settings,
-                options: promql::Options::default(),
-                context: &|| false,
-            };
-            let inputs = IterationInputs {
-                evaluator: &evaluator,
-                templates: &AlertTemplates::default(),
-                resend_delay_ns: MINUTE,
-            };
-            match arrived {
-                None => drop(group.evaluate(time_ns, &inputs)),
-                Some(rules) => {
-                    let rules = rules.iter().copied().collect();
-                    drop(group.evaluate_arrived(time_ns, &inputs, &rules));
-                }
-            }
+            evaluate_over(&source, group, time_ns, arrived);
             reads.set(source.reads.into_inner());
         };
         evaluate(&mut self.reading, false);

@@ -1,11 +1,11 @@
-//! A simulated node: a clock, series in memory, one rule file.
+//! Groups of rule files for tests, and a simulated node: a clock, series in memory, one rule file.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
 use hist::{Histogram, Mixture};
 use query::promql::parse_series_labels;
-use query::{LabelSet, Settings, StepValue, is_stale, promql};
+use query::{LabelSet, Settings, Source, StepValue, is_stale, promql};
 use rules::{
     AlertNotice, AlertState, AlertTemplates, EvaluatedGroup, GroupDefaults, IterationInputs,
     IterationResult, MemorySeries, OverlayEvaluator, ProblemSeverity, RuleFile, RuleProblem,
@@ -72,6 +72,42 @@ pub(crate) fn group(text: &str) -> EvaluatedGroup {
     assert!(!file.problems.iter().any(is_error), "{:?}", file.problems);
     let group = file.groups.into_iter().next().expect("a group");
     EvaluatedGroup::new(group, &GroupDefaults::default())
+}
+
+/// The group after a kill of its process and a start with these rules.
+#[track_caller]
+pub(crate) fn restarted(before: &EvaluatedGroup, rules: &str) -> EvaluatedGroup {
+    let stored = encode_snapshots(&[before.snapshot()]);
+    let mut after = group(rules);
+    let mut snapshots = decode_snapshots(&stored).expect("the states as written");
+    after.restore(snapshots.pop().expect("one group"));
+    after
+}
+
+/// Evaluates the rules of a group over a source, or those whose rows arrived.
+pub(crate) fn evaluate_over(
+    source: &dyn Source,
+    group: &mut EvaluatedGroup,
+    time_ns: i64,
+    arrived: Option<&[usize]>,
+) -> IterationResult {
+    let inputs = IterationInputs {
+        evaluator: &SourceEvaluator {
+            source,
+            settings: &Settings::default(),
+            options: promql::Options::all(),
+            context: &|| false,
+        },
+        templates: &AlertTemplates::default(),
+        resend_delay_ns: MINUTE,
+    };
+    match arrived {
+        None => group.evaluate(time_ns, &inputs),
+        Some(rules) => {
+            let rules = rules.iter().copied().collect();
+            group.evaluate_arrived(time_ns, &inputs, &rules)
+        }
+    }
 }
 
 /// Group `g` with an interval of 30 s.
@@ -161,10 +197,7 @@ impl SimulatedNode {
 
     /// Kills the process, and starts it after some time.
     pub(crate) fn restart(&mut self, text: &str, down_ns: i64) {
-        let stored = encode_snapshots(&[self.group.snapshot()]);
-        self.group = group(text);
-        let mut snapshots = decode_snapshots(&stored).expect("the states as written");
-        self.group.restore(snapshots.pop().expect("one group"));
+        self.group = restarted(&self.group, text);
         self.time_ns += down_ns;
     }
 

@@ -1,12 +1,9 @@
 //! A node over a store on a simulated disk: a clock, rows, and one rule file.
 
-use query::{Settings, StoreSource, promql};
-use rules::{
-    AlertTemplates, EvaluatedGroup, IterationInputs, IterationResult, SourceEvaluator,
-    decode_snapshots, encode_snapshots,
-};
+use query::StoreSource;
+use rules::{EvaluatedGroup, IterationResult};
 
-use crate::harness::{MINUTE, group};
+use crate::harness::{evaluate_over, group, restarted};
 use crate::stored_series::StoredSeries;
 
 /// A node.
@@ -24,27 +21,11 @@ impl StoredNode {
     /// Evaluates at the current time.
     pub(crate) fn evaluate(&mut self) -> IterationResult {
         let view = self.series.store.view().expect("a view");
-        let source = StoreSource::new(&view);
-        let settings = Settings::default();
-        let evaluator = SourceEvaluator {
-            source: &source,
-            settings: &settings,
-            options: promql::Options::all(),
-            context: &|| false,
-        };
-        let inputs = IterationInputs {
-            evaluator: &evaluator,
-            templates: &AlertTemplates::default(),
-            resend_delay_ns: MINUTE,
-        };
-        self.group.evaluate(self.series.now(), &inputs)
+        evaluate_over(&StoreSource::new(&view), &mut self.group, self.series.now(), None)
     }
 
     /// Kills the process, and starts it with these rules.
     pub(crate) fn restart(&mut self, rules: &str) {
-        let stored = encode_snapshots(&[self.group.snapshot()]);
-        self.group = group(rules);
-        let mut snapshots = decode_snapshots(&stored).expect("the states as written");
-        self.group.restore(snapshots.pop().expect("one group"));
+        self.group = restarted(&self.group, rules);
     }
 }

@@ -1,12 +1,9 @@
 //! Two sites that get the same rows at other times: an own rule has alerts of the same keys.
 
-use query::{LabelSet, Settings, StoreSource, promql};
-use rules::{
-    Alert, AlertState, AlertTemplates, EvaluatedGroup, IterationInputs, SourceEvaluator,
-    decode_snapshots, encode_snapshots,
-};
+use query::{LabelSet, StoreSource};
+use rules::{Alert, AlertState, EvaluatedGroup};
 
-use crate::harness::{MINUTE, SECOND, group};
+use crate::harness::{MINUTE, SECOND, evaluate_over, group, restarted};
 use crate::stored_series::StoredSeries;
 
 const RULES: &str = "
@@ -68,24 +65,9 @@ impl Site {
 
     fn evaluate(&mut self, arrived: Option<usize>) {
         let view = self.series.store.view().expect("a view");
-        let source = StoreSource::new(&view);
-        let settings = Settings::default();
-        let evaluator = SourceEvaluator {
-            source: &source,
-            settings: &settings,
-            options: promql::Options::default(),
-            context: &|| false,
-        };
-        let inputs = IterationInputs {
-            evaluator: &evaluator,
-            templates: &AlertTemplates::default(),
-            resend_delay_ns: MINUTE,
-        };
-        let time_ns = self.series.now();
-        match arrived {
-            None => drop(self.group.evaluate(time_ns, &inputs)),
-            Some(rule) => drop(self.group.evaluate_arrived(time_ns, &inputs, &[rule].into())),
-        }
+        let (source, now_ns) = (StoreSource::new(&view), self.series.now());
+        let arrived = arrived.as_ref().map(std::slice::from_ref);
+        evaluate_over(&source, &mut self.group, now_ns, arrived);
         let alerts = self.group.rules().iter().flat_map(|rule| rule.alerts().alerts());
         let key = |(labels, alert): (&LabelSet, &Alert)| {
             (labels.clone(), alert.began_ns, alert.transition, alert.state)
@@ -107,10 +89,7 @@ impl Site {
     }
 
     fn restart(&mut self) {
-        let stored = encode_snapshots(&[self.group.snapshot()]);
-        self.group = group(RULES);
-        let mut snapshots = decode_snapshots(&stored).expect("the states as written");
-        self.group.restore(snapshots.pop().expect("one group"));
+        self.group = restarted(&self.group, RULES);
     }
 }
 
