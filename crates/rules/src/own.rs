@@ -12,6 +12,7 @@ mod evaluation;
 mod finding_cache;
 mod forecast;
 mod formula;
+mod read_recorder;
 mod rule_absence;
 mod rule_order;
 mod rule_table;
@@ -32,6 +33,7 @@ pub(crate) use rule_absence::{
     RuleAbsence, absence_series, is_absence_series, is_exported_label, stream_labels,
 };
 pub(crate) use shared_windows::SharedWindows;
+pub(crate) use stream_reader::query_selectors;
 pub(crate) use toml_file::parse_toml_rule_file;
 
 use decode::Quantity;

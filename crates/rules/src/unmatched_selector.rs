@@ -12,30 +12,32 @@ use query::promql::{self, BinaryOp, Expr, ExprKind, VectorSelector};
 use crate::alert_series::{ALERTS, ALERTS_FOR_STATE};
 use crate::evaluator::{OverlayEvaluator as _, RuleQueryError};
 use crate::overlay::{SampleOverlay, SourceEvaluator};
-use crate::own::RuleSource;
+use crate::own::{RuleSource, query_selectors};
 use crate::rule_file::Rule;
 
 /// Selector without data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnmatchedSelector {
-    /// As written.
+    /// As written; of CAQL the query.
     pub selector: String,
     /// What may have been meant, such as `did you mean the metric "latency"?`.
     pub hint: Option<String>,
 }
 
 /// Selectors of a rule that have no data in a range (start exclusive, end inclusive), so that its
-/// result is empty. Formulas and CAQL are not examined.
+/// result is empty. Of CAQL none is named if one has data, and formulas are not examined.
 pub fn unmatched_selectors(
     rule: &Rule,
     evaluator: &SourceEvaluator<'_>,
     range: &Range<i64>,
 ) -> Result<Vec<UnmatchedSelector>, RuleQueryError> {
     let check = SelectorCheck { expression: &rule.expression, evaluator, range };
-    match rule.condition().map(|own| &own.source) {
-        Some(RuleSource::Formula(_) | RuleSource::Query(Language::Caql)) => Ok(Vec::new()),
-        Some(RuleSource::Selector(selector)) => check.of_selector(selector),
-        Some(RuleSource::Query(_)) | None => check.of_expression(),
+    let Some(own) = rule.condition() else { return check.of_expression() };
+    match &own.source {
+        RuleSource::Formula(_) => Ok(Vec::new()),
+        RuleSource::Selector(selector) => check.of_selector(selector),
+        RuleSource::Query(Language::PromQl) => check.of_expression(),
+        RuleSource::Query(Language::Caql) => check.of_caql(own.window_ns),
     }
 }
 
@@ -74,6 +76,25 @@ impl SelectorCheck<'_> {
             }
         }
         Ok(unmatched)
+    }
+
+    /// Only if nothing that it looks for has data: what it does without some of it depends on its
+    /// functions.
+    fn of_caql(&self, window_ns: i64) -> CheckResult<Vec<UnmatchedSelector>> {
+        let window = self.range.end.saturating_sub(window_ns)..self.range.end;
+        let selectors = query_selectors(self.evaluator, Language::Caql, self.expression, window)?;
+        let mut hint = None;
+        for selector in &selectors {
+            if self.has_rows(selector)? {
+                return Ok(Vec::new());
+            }
+            if hint.is_none() {
+                hint = self.hint(selector)?;
+            }
+        }
+        let is_unmatched = !selectors.is_empty();
+        let unmatched = || UnmatchedSelector { selector: self.expression.to_owned(), hint };
+        Ok(is_unmatched.then(unmatched).into_iter().collect())
     }
 
     fn text(&self, selector: &VectorSelector) -> &str {

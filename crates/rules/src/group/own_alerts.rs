@@ -59,7 +59,7 @@ impl GroupIteration<'_> {
             time_ns: self.written_at_ns,
             interval_ns: self.interval_ns,
             watched_from_ns,
-            is_mixed: self.clock.is_mixed(self.written_at_ns, own.window_ns),
+            clock: self.clock,
             watched: &watched,
             operands: &states.operands,
             shared: &self.shared,
@@ -83,7 +83,7 @@ impl GroupIteration<'_> {
             .collect();
         let absent = &findings.absence;
         let free: Vec<&LabelSet> = absent.labels.iter().filter(|labels| !is_held(labels)).collect();
-        elements.extend(self.absence_element(rule, settings, own, &free, *stream_count));
+        elements.extend(self.absence_element(rule, settings, own, &free, absent.watched));
         let evaluation = AlertEvaluation {
             settings,
             elements,
@@ -112,7 +112,7 @@ impl GroupIteration<'_> {
         settings: &AlertSettings,
         own: &OwnCondition,
         absent: &[&LabelSet],
-        stream_count: usize,
+        watched: usize,
     ) -> Option<AlertElement> {
         let (absence, first) = (own.absence.as_ref()?, *absent.first()?);
         let count = absent.len();
@@ -121,7 +121,8 @@ impl GroupIteration<'_> {
         let example = self.element(rule, settings, &sample(first.clone()));
         let element = self.element(rule, settings, &sample(absence_series()));
         let mut annotations = example.annotations;
-        let text = format!("{count} of {stream_count} streams have no data, such as {first}");
+        let what = if own.has_selector() { "streams" } else { "metrics of the query" };
+        let text = format!("{count} of {watched} {what} have no data, such as {first}");
         annotations.insert("absent".to_owned(), text);
         let hit = CriterionHit {
             criterion: own.criteria.len(),

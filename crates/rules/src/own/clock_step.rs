@@ -11,6 +11,11 @@
 //! between the last evaluation before its jump and the first one after it. After the step back only
 //! rows of up to the jump are those of before; those of the time ahead matter once the clock gets
 //! there. Where no jump is known, a step is over after a day.
+//!
+//! A query may read other times than the window before now, such as those of a day ago: each range
+//! that it reads is examined by itself, and a step is remembered for [`OFFSET_MAX_NS`].
+
+use std::ops::Range;
 
 /// A step back is longer than this and the interval of evaluations: an evaluation on schedule may
 /// be of an earlier time than one on arrival before it. Absences have the same tolerance.
@@ -18,6 +23,9 @@ const STEP_MIN_NS: i64 = 30 * 1_000_000_000;
 /// Longest time after an evaluation, beside an interval, that is taken for one with rows of before
 /// a step: more is a clock that was wrong.
 const STEP_MAX_NS: i64 = 86_400 * 1_000_000_000;
+/// How far back queries read for sure without rows of before a step: a week, as they compare with,
+/// and a day.
+const OFFSET_MAX_NS: i64 = 8 * 86_400 * 1_000_000_000;
 
 /// Times of the evaluations of a group, and the steps of its clock that matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,6 +105,11 @@ impl EvaluationClock {
     pub(crate) fn is_mixed(&self, time_ns: i64, window_ns: i64) -> bool {
         self.steps.back.is_some_and(|step| step.is_in_window(time_ns, window_ns))
     }
+
+    /// The same of a range that is read at a time; start exclusive, end inclusive.
+    pub(crate) fn is_range_mixed(&self, time_ns: i64, range: &Range<i64>) -> bool {
+        self.steps.back.is_some_and(|step| step.is_in_range(time_ns, range))
+    }
 }
 
 impl ClockSteps {
@@ -124,7 +137,9 @@ impl ClockSteps {
             until_ns = gap.before_ns.saturating_add(interval_ns);
         }
         let new = ClockStepBack { from_ns: time_ns, until_ns, reached_ns: time_ns };
-        self.back = Some(self.back.map_or(new, |before| before.with(&new)));
+        // One that is over is remembered for queries with an offset: the new one replaces it.
+        let before = self.back.filter(|step| step.is_in_window(until_ns, i64::MAX));
+        self.back = Some(before.map_or(new, |before| before.with(&new)));
     }
 
     /// Of rows that are not together, the nearest ones count.
@@ -151,7 +166,7 @@ impl ClockSteps {
             step.reached_ns = step.reached_ns.min(step.until_ns);
             if time_ns < step.until_ns {
                 step.reached_ns = step.reached_ns.max(time_ns);
-            } else if !step.is_in_window(time_ns, i64::MAX) {
+            } else if !step.is_in_window(time_ns.saturating_sub(OFFSET_MAX_NS), i64::MAX) {
                 self.back = None;
             }
         }
@@ -169,8 +184,21 @@ impl ClockStepBack {
     }
 
     fn is_in_window(&self, time_ns: i64, window_ns: i64) -> bool {
+        time_ns < self.until_ns || self.is_doubled(time_ns, window_ns)
+    }
+
+    /// Until the clock is where it was, a range in the past has older rows than before the step.
+    fn is_in_range(&self, time_ns: i64, range: &Range<i64>) -> bool {
+        let length_ns = range.end.saturating_sub(range.start);
+        time_ns < self.until_ns
+            || (range.end >= self.from_ns && self.is_doubled(range.end, length_ns))
+    }
+
+    /// Whether a window that ends at a time has time with rows of both, other than as a part of a
+    /// longer one.
+    fn is_doubled(&self, end_ns: i64, window_ns: i64) -> bool {
         let length_ns = window_ns.min(self.until_ns.saturating_sub(self.from_ns));
-        time_ns < self.until_ns || time_ns.saturating_sub(length_ns) < self.reached_ns
+        end_ns.saturating_sub(length_ns) < self.reached_ns
     }
 }
 
@@ -197,6 +225,14 @@ mod tests {
             [MINUTE_S, HOUR_S, 24 * HOUR_S]
                 .map(|window_s| self.0.is_mixed(at_s * SECOND_NS, window_s * SECOND_NS))
         }
+
+        /// A week after a step no query reads its rows.
+        #[track_caller]
+        fn check_is_forgotten(mut self) {
+            assert!(self.0.steps().back.is_some());
+            self.run(9 * 24 * HOUR_S, 9 * 24 * HOUR_S);
+            assert_eq!(self.0.steps().back, None);
+        }
     }
 
     #[test]
@@ -212,7 +248,36 @@ mod tests {
         assert_eq!(group.mixed(MINUTE_S), [false, true, true]);
         group.run(MINUTE_S, HOUR_S + 10);
         assert_eq!(group.mixed(HOUR_S + 10), [false; 3]);
-        assert_eq!(group.0.steps().back, None);
+        group.check_is_forgotten();
+    }
+
+    #[test]
+    fn ranges_are_mixed_while_they_have_rows_of_before_the_step() {
+        let mut group = Group::default();
+        group.run(-2 * HOUR_S, 0);
+        group.run(-HOUR_S, -MINUTE_S);
+        // From minutes before 12:00 to minutes before it.
+        let mixed = |group: &Group, at_s: i64, start: i64, end: i64| {
+            let range = -start * MINUTE_S * SECOND_NS..-end * MINUTE_S * SECOND_NS;
+            group.0.is_range_mixed(at_s * SECOND_NS, &range)
+        };
+        for (start, end) in [(90, 61), (90, 60), (40, 30), (0, -10)] {
+            assert!(mixed(&group, -MINUTE_S, start, end), "{start} {end}");
+        }
+        group.run(10 - MINUTE_S, 3 * HOUR_S);
+        for (start, end, expected) in
+            [(90, 61, false), (90, 60, true), (40, 30, true), (-1, -10, false), (1, -10, true)]
+        {
+            assert_eq!(mixed(&group, 3 * HOUR_S, start, end), expected, "{start} {end}");
+        }
+        // A part of a range that is much longer.
+        assert!(mixed(&group, 3 * HOUR_S, 1000, -59));
+        assert!(!mixed(&group, 3 * HOUR_S, 1000, -61));
+        // Another step: that of before no longer matters for the window before now.
+        group.run(3 * HOUR_S, 24 * HOUR_S);
+        group.run(24 * HOUR_S - 600, 24 * HOUR_S);
+        let back = group.0.steps().back.expect("the step");
+        assert_eq!(back.from_ns, (24 * HOUR_S - 600) * SECOND_NS);
     }
 
     #[test]
@@ -225,7 +290,8 @@ mod tests {
         group.run(5 * MINUTE_S, 5 * MINUTE_S);
         assert_eq!(group.mixed(5 * MINUTE_S), [false, false, true]);
         group.run(6 * MINUTE_S, 6 * MINUTE_S);
-        assert_eq!(group.0.steps().back, None);
+        assert_eq!(group.mixed(6 * MINUTE_S), [false; 3]);
+        group.check_is_forgotten();
     }
 
     #[test]
@@ -283,7 +349,7 @@ mod tests {
         group.run(-600, 0);
         group.run(-HOUR_S, -HOUR_S + 5 * MINUTE_S);
         group.run(5 * MINUTE_S, 20 * MINUTE_S);
-        assert_eq!(group.0.steps().back, None);
+        assert_eq!(group.mixed(20 * MINUTE_S), [false; 3]);
         group.run(-HOUR_S / 2, -10);
         assert_eq!(group.mixed(-10), [true; 3]);
         group.run(0, MINUTE_S + 10);

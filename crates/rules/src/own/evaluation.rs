@@ -1,5 +1,7 @@
 //! Evaluation of an own rule: a finding for each stream.
 
+mod absence_watch;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,13 +11,15 @@ use query::{LabelSet, Source, WindowSource};
 use store::WindowRows;
 
 use super::absence::{AbsenceState, ObservedArrivals, StreamAbsence, StreamArrivals};
+use super::clock_step::EvaluationClock;
 use super::criterion::{
     Criterion, CriterionOutcome, Measure, MeasuredValue, compare_age, compare_number, compare_texts,
 };
 use super::finding_cache::{CachedFinding, FindingCache, StreamFinding, WindowHit};
 use super::forecast::compare_forecast;
 use super::formula::Formula;
-use super::rule_absence::{AbsentStreams, absence_series};
+use super::read_recorder::{QueryReads, ReadRecorder};
+use super::rule_absence::AbsentStreams;
 use super::shape_change::{ShapeBaseline, has_shape};
 use super::shared_windows::{SelectorWindows, SharedWindows};
 use super::stream_reader::{
@@ -41,9 +45,9 @@ pub(crate) struct OwnInputs<'a> {
     /// Streams that are silent since an earlier time are not watched: at a restart, streams that
     /// were silent before are no news.
     pub(crate) watched_from_ns: i64,
-    /// Whether the window has rows of before the wall clock was set back besides others, so that
-    /// what is measured of it says nothing.
-    pub(crate) is_mixed: bool,
+    /// Steps of the wall clock: what is measured of rows of before a step back besides others says
+    /// nothing.
+    pub(crate) clock: EvaluationClock,
     /// Series of active alerts: of others, only those that fire need to be known as retired.
     pub(crate) watched: &'a BTreeSet<LabelSet>,
     /// States of the rules of a formula, by name.
@@ -96,19 +100,30 @@ pub(crate) fn evaluate_own(
     cache: &mut Arc<FindingCache>,
     inputs: &OwnInputs<'_>,
 ) -> Result<StreamFindings, RuleQueryError> {
-    let evaluation = OwnEvaluation { condition, source: evaluator.source, inputs };
+    let OwnInputs { time_ns, clock, expression, .. } = *inputs;
+    let evaluation =
+        |is_mixed| OwnEvaluation { condition, source: evaluator.source, inputs, is_mixed };
     match &condition.source {
         RuleSource::Selector(selector) => {
             let streams = select_streams(evaluator.source, selector, condition.by.as_deref())
                 .map_err(query_error)?;
-            evaluation.selected(&streams, clocks, cache)
+            let is_mixed = clock.is_mixed(time_ns, condition.window_ns);
+            evaluation(is_mixed).selected(&streams, clocks, cache)
         }
         RuleSource::Query(language) => {
-            let range = inputs.time_ns.saturating_sub(condition.window_ns)..inputs.time_ns;
-            let windows = query_streams(evaluator, *language, inputs.expression, range)?;
-            Ok(evaluation.queried(&windows))
+            let range = time_ns.saturating_sub(condition.window_ns)..time_ns;
+            // What a query reads is known when it was read.
+            let recorder = ReadRecorder::new(evaluator.source);
+            let recorded = SourceEvaluator { source: &recorder, ..*evaluator };
+            let windows = query_streams(&recorded, *language, expression, range)?;
+            let QueryReads { ranges, series, .. } = recorder.into_reads();
+            let is_mixed = ranges.iter().any(|range| clock.is_range_mixed(time_ns, range));
+            let evaluation = evaluation(is_mixed);
+            let mut findings = evaluation.queried(&windows);
+            evaluation.watch_metrics(series, clocks, &mut findings)?;
+            Ok(findings)
         }
-        RuleSource::Formula(formula) => Ok(evaluation.formula(formula)),
+        RuleSource::Formula(formula) => Ok(evaluation(false).formula(formula)),
     }
 }
 
@@ -141,6 +156,8 @@ struct OwnEvaluation<'a> {
     condition: &'a OwnCondition,
     source: &'a dyn Source,
     inputs: &'a OwnInputs<'a>,
+    /// Whether what is read has rows of before the wall clock was set back besides others.
+    is_mixed: bool,
 }
 
 impl OwnEvaluation<'_> {
@@ -165,8 +182,8 @@ impl OwnEvaluation<'_> {
             shared: self.inputs.shared.of_rule(self.inputs.expression, self.condition),
         };
         // What others read than the rows of the window may change without them.
-        let is_cached = !self.inputs.is_mixed
-            && self.condition.criteria.iter().all(Criterion::reads_window_only);
+        let is_cached =
+            !self.is_mixed && self.condition.criteria.iter().all(Criterion::reads_window_only);
         let mut cached_now = FindingCache::default();
         for (at, stream) in streams.iter().enumerate() {
             let is_watched = self.inputs.watched.contains(&stream.labels);
@@ -191,11 +208,8 @@ impl OwnEvaluation<'_> {
             }
         }
         *cache = Arc::new(cached_now);
-        if !findings.absence.labels.is_empty() {
-            // Of an absence: whoever sees it later sees the same row.
-            let row_ns = findings.absence.oldest_row_ns;
-            findings.row_times.extend(row_ns.map(|row_ns| (absence_series(), row_ns)));
-        }
+        findings.absence.watched = streams.len();
+        findings.note_time_of_absence();
         Ok(findings)
     }
 
@@ -248,65 +262,6 @@ impl OwnEvaluation<'_> {
         // Without rows there is little to read, and the end of a stream may be one of long ago.
         let rows = rows.filter(|_| !is_missing);
         Ok(rows.map(|rows| CachedFinding { rows, is_watched, finding }))
-    }
-
-    /// Follows the rows of a stream, and notes whether they stopped. `rows` are those of the
-    /// window, if they are known.
-    fn watch(
-        &self,
-        stream: &SelectedStream,
-        rows: Option<&WindowRows>,
-        clock: Option<&mut ObservedArrivals>,
-        findings: &mut StreamFindings,
-    ) -> Result<(), RuleQueryError> {
-        let (Some(absence), Some(clock)) = (&self.condition.absence, clock) else { return Ok(()) };
-        let time_ns = self.inputs.time_ns;
-        match rows {
-            Some(rows) => rows.newest_end().into_iter().for_each(|end| clock.add(end, time_ns)),
-            None => stream.add_rows(self.source, clock, time_ns).map_err(query_error)?,
-        }
-        if clock.is_first {
-            self.begin_watch(stream, clock, absence.silence_ns())?;
-        }
-        let silence = |clock: &ObservedArrivals| {
-            let silence = clock.silence(absence.after_ns, time_ns).map(|silence| silence.state);
-            silence.unwrap_or(AbsenceState::Present)
-        };
-        if clock.is_watched() && silence(clock) == AbsenceState::Absent && !clock.is_absent() {
-            // Rows may have been too late for the window.
-            stream.add_rows(self.source, clock, time_ns).map_err(query_error)?;
-            if silence(clock) == AbsenceState::Absent {
-                match stream.is_retired(self.source, time_ns).map_err(query_error)? {
-                    true => clock.set_watched(false),
-                    false => clock.set_absent(),
-                }
-            }
-        }
-        if clock.is_watched() {
-            match silence(clock) {
-                AbsenceState::Present => {}
-                AbsenceState::Uncertain => findings.absence.is_uncertain = true,
-                AbsenceState::Absent => findings.absence.push(&stream.labels, clock.newest_ns()),
-            }
-        }
-        Ok(())
-    }
-
-    /// Decides in the first evaluation whether the silence of a stream is an absence.
-    fn begin_watch(
-        &self,
-        stream: &SelectedStream,
-        clock: &mut ObservedArrivals,
-        silence_ns: i64,
-    ) -> Result<(), RuleQueryError> {
-        let OwnInputs { time_ns, watched_from_ns, .. } = *self.inputs;
-        if clock.newest_ns().is_none() && watched_from_ns < time_ns {
-            let newest_ns = stream.last_end(self.source, time_ns).map_err(query_error)?;
-            newest_ns.into_iter().for_each(|end_ns| clock.add(end_ns, time_ns));
-        }
-        let is_watched = |newest_ns: i64| newest_ns.saturating_add(silence_ns) >= watched_from_ns;
-        clock.set_watched(clock.newest_ns().is_some_and(is_watched));
-        Ok(())
     }
 
     /// Adds the finding of a stream, and the time of its newest row where it may matter.
@@ -377,7 +332,7 @@ impl OwnEvaluation<'_> {
             let silence = clock.and_then(|clock| clock.silence(after_ns, self.inputs.time_ns));
             return Ok(absence_outcome(silence));
         }
-        if self.inputs.is_mixed || window.value.count() < self.condition.min_count {
+        if self.is_mixed || window.value.count() < self.condition.min_count {
             return Ok(CriterionOutcome::Unknown);
         }
         let (time_ns, window_ns) = (self.inputs.time_ns, self.condition.window_ns);

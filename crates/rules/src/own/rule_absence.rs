@@ -1,23 +1,25 @@
 //! Absence of streams of a rule: one alert of the rule, however many of its streams are silent.
 //!
-//! Every rule with a selector has it, unless `absence = false` or a criterion `absent` says
-//! otherwise. Its alert has the label [`ABSENCE_LABEL`] instead of those of a stream, so that a
+//! Every rule with a selector or a query has it, unless `absence = false` or a criterion `absent`
+//! says otherwise. Its alert has the label [`ABSENCE_LABEL`] instead of those of a stream, so that a
 //! source that stops is one alert of each rule.
 
 use std::sync::LazyLock;
 
 use decode::{DURATION_EXPECTED, parse_duration};
-use query::{LabelSet, NAME};
+use query::promql::{self, Expr, ExprKind};
+use query::{LabelSet, Language, NAME};
 use serde::Deserialize;
 
+use super::RuleSource;
 use super::absence::ABSENT_AFTER_WITHOUT_INTERVAL_NS;
 
 /// Label of the alert, with the value `true`.
 pub(super) const ABSENCE_LABEL: &str = "absence";
-/// Label that streams have in place of [`ABSENCE_LABEL`], if their series have this one: a stream
-/// with the labels of the alert could not be told apart from it. Prometheus has the same prefix for
-/// labels of targets.
-const EXPORTED_LABEL: &str = "exported_absence";
+/// Prefix of the label that streams have in place of [`ABSENCE_LABEL`], if their series have this
+/// one: a stream with the labels of the alert could not be told apart from it. Prometheus has the
+/// same prefix for labels of targets.
+const EXPORTED_PREFIX: &str = "exported_";
 
 static ABSENCE_SERIES: LazyLock<LabelSet> =
     LazyLock::new(|| LabelSet::new([(ABSENCE_LABEL, "true")]));
@@ -38,19 +40,25 @@ pub(crate) fn stream_labels(series: &LabelSet, by: Option<&[String]>) -> LabelSe
         None => series.filter(|name| name != NAME),
         Some(by) => series.filter(|name| by.iter().any(|wanted| wanted == name)),
     };
-    if labels.get(ABSENCE_LABEL).is_empty() {
+    if !labels.iter().any(|(name, _)| is_absence_label(name)) {
         return labels;
     }
-    let mut exported = EXPORTED_LABEL.to_owned();
-    while !labels.get(&exported).is_empty() {
-        exported.insert_str(0, "exported_");
-    }
-    labels.with(&exported, labels.get(ABSENCE_LABEL)).with(ABSENCE_LABEL, "")
+    // All of them: two streams never have the same labels because of the prefix.
+    let exported = |(name, value): (&str, &str)| match is_absence_label(name) {
+        true => (format!("{EXPORTED_PREFIX}{name}"), value.to_owned()),
+        false => (name.to_owned(), value.to_owned()),
+    };
+    LabelSet::new(labels.iter().map(exported))
 }
 
 /// Whether a label of a stream may have another name in its series.
 pub(crate) fn is_exported_label(name: &str) -> bool {
-    name.ends_with(EXPORTED_LABEL)
+    name.strip_prefix(EXPORTED_PREFIX).is_some_and(is_absence_label)
+}
+
+/// The label of absences, with any number of prefixes.
+fn is_absence_label(name: &str) -> bool {
+    name.ends_with(ABSENCE_LABEL) && name.trim_start_matches(EXPORTED_PREFIX) == ABSENCE_LABEL
 }
 
 /// Absence of streams of a rule, after its check.
@@ -74,7 +82,10 @@ impl RuleAbsence {
 /// Streams of a rule that are absent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AbsentStreams {
+    /// Of a query, the names of metrics.
     pub(crate) labels: Vec<LabelSet>,
+    /// Number of streams, or of metrics that a query reads.
+    pub(crate) watched: usize,
     /// End of the oldest of their newest rows.
     pub(crate) oldest_row_ns: Option<i64>,
     /// Whether there are streams of which nobody knows yet.
@@ -87,6 +98,18 @@ impl AbsentStreams {
         let oldest_ns = self.oldest_row_ns.into_iter().chain(newest_row_ns).min();
         self.oldest_row_ns = oldest_ns;
     }
+}
+
+/// Whether a query is about missing data: `absent(up)`.
+pub(super) fn is_about_absence(expression: &str, source: &RuleSource) -> bool {
+    fn has_absent(expression: &Expr) -> bool {
+        let is_absent = |function: &str| function.starts_with("absent");
+        matches!(&expression.kind, ExprKind::Call { function, .. } if is_absent(function.name))
+            || expression.children().into_iter().any(has_absent)
+    }
+    let is_promql = matches!(source, RuleSource::Query(Language::PromQl));
+    let parsed = promql::parse(expression, &promql::Options::all());
+    is_promql && parsed.is_ok_and(|parsed| has_absent(&parsed))
 }
 
 /// Key `absence` of a rule or a file, as written.

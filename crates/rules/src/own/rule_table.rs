@@ -14,7 +14,7 @@ use super::criterion::{
 };
 use super::forecast::{FORECAST_WINDOW_MIN_NS, ForecastCriterion};
 use super::formula::Formula;
-use super::rule_absence::{AbsenceKey, RuleAbsence};
+use super::rule_absence::{AbsenceKey, RuleAbsence, is_about_absence};
 use super::shape_key::{BaselineKey, shape_measure};
 use super::users_key::users_measure;
 use super::{OwnCondition, RuleSource};
@@ -307,7 +307,8 @@ impl RuleTable {
             .collect()
     }
 
-    /// Absence of its streams: by default an alert of the mildest severity of its criteria.
+    /// Absence of its data: by default an alert of the mildest severity of its criteria. A query
+    /// that is about missing data has none by default.
     fn absence(
         &self,
         of_file: &AbsenceKey,
@@ -315,17 +316,17 @@ impl RuleTable {
         source: &RuleSource,
         criteria: &[Criterion],
     ) -> TableResult<Option<RuleAbsence>> {
-        let is_selector = matches!(source, RuleSource::Selector(_));
+        let has_samples = !matches!(source, RuleSource::Formula(_));
         let has_criterion = criteria.iter().any(Criterion::is_absence);
         if let Some(written) = self.absence.as_ref().filter(|it| it.get_ref().is_on()) {
-            if !is_selector {
-                return problem(written, "absence needs select: a query has no samples");
+            if !has_samples {
+                return problem(written, "absence needs select or a query: a formula has no samples");
             }
             if has_criterion {
                 return problem(written, "found both absence and a criterion absent; remove one");
             }
         }
-        if !is_selector || has_criterion {
+        if !has_rows || has_criterion {
             return Ok(None);
         }
         let severity = criteria.iter().map(|criterion| criterion.severity).max().unwrap_or(5);
@@ -334,6 +335,7 @@ impl RuleTable {
                 let checked = written.get_ref().check(expression, severity);
                 checked.or_else(|cause| problem(written, cause))
             }
+            None if is_about_absence(expression, source) => Ok(None),
             // Its problems are those of the file.
             None => Ok(of_file.check(expression, severity).unwrap_or_default()),
         }

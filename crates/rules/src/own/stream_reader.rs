@@ -7,16 +7,18 @@ use std::rc::Rc;
 use hist::{Bracket, Mixture};
 use model::{Selector, SeriesKind};
 use query::{
-    LabelSet, Language, QueryRequest, ResultData, SeriesHandle, SeriesPoint, Source, StepValue,
-    WindowSource, execute, is_stale,
+    LabelSet, Language, NAME, QueryRequest, ResultData, SeriesHandle, SeriesPoint, Source,
+    StepValue, WindowSource, execute, is_stale,
 };
 use store::{NumberAggregate, TimeGrid, WindowRows};
 
 use super::absence::{FIRST_ROW_AGE_MAX_NS, LEARNING_RANGE_NS, ObservedArrivals};
 use super::forecast::{GaugePoint, interval_ns};
+use super::read_recorder::ReadRecorder;
 use super::rule_absence::stream_labels;
 use super::shape_change::BASELINE_WINDOWS;
 use crate::affected_users::{USER_READS_MAX, UserSeries, count_above, label_of_users, with_rows};
+use crate::alert_series::{ALERTS, ALERTS_FOR_STATE};
 use crate::evaluator::RuleQueryError;
 use crate::overlay::SourceEvaluator;
 
@@ -101,6 +103,18 @@ pub(super) fn select_streams(
         groups.entry(labels).or_default().push(handle);
     }
     Ok(groups.into_iter().map(|(labels, handles)| SelectedStream { labels, handles }).collect())
+}
+
+/// Series by metric. Those of alerts are left out: they end with them.
+pub(super) fn streams_by_metric(series: Vec<SeriesHandle>) -> Vec<SelectedStream> {
+    let mut metrics: BTreeMap<LabelSet, Vec<SeriesHandle>> = BTreeMap::new();
+    for handle in series {
+        if !matches!(handle.labels.name(), ALERTS | ALERTS_FOR_STATE) {
+            let metric = handle.labels.filter(|name| name == NAME);
+            metrics.entry(metric).or_default().push(handle);
+        }
+    }
+    metrics.into_iter().map(|(labels, handles)| SelectedStream { labels, handles }).collect()
 }
 
 impl SelectedStream {
@@ -310,7 +324,11 @@ impl SelectedStream {
     }
 
     /// End of the newest row of the last day.
-    fn newest_end(&self, source: &dyn Source, time_ns: i64) -> query::Result<Option<i64>> {
+    pub(super) fn newest_end(
+        &self,
+        source: &dyn Source,
+        time_ns: i64,
+    ) -> query::Result<Option<i64>> {
         let range = time_ns.saturating_sub(FIRST_ROW_AGE_MAX_NS + 1)..time_ns;
         Ok(source.time_range(&self.handles, range)?.map(|range| range.end))
     }
@@ -418,6 +436,19 @@ pub(super) fn query_streams(
         Ok(StreamWindow { labels, unit: unit.clone(), value })
     };
     values.into_iter().map(window).collect()
+}
+
+/// Selectors of the series that a query looks for, each once.
+pub(crate) fn query_selectors(
+    evaluator: &SourceEvaluator<'_>,
+    language: Language,
+    text: &str,
+    window: Range<i64>,
+) -> Result<Vec<Selector>, RuleQueryError> {
+    let recorder = ReadRecorder::new(evaluator.source);
+    let recorded = SourceEvaluator { source: &recorder, ..*evaluator };
+    query_streams(&recorded, language, text, window)?;
+    Ok(recorder.into_reads().selectors)
 }
 
 pub(super) fn query_error(error: query::Error) -> RuleQueryError {

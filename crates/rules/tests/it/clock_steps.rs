@@ -14,10 +14,10 @@ const RULES: &str = "absence = false\n[[rule]]\nname = 'Deep'\nselect = 'queue'\
                      [[rule]]\nname = 'DeepQuery'\npromql = 'queue'\n\
                      [[rule.criteria]]\nseverity = 2\nabove = 100\n";
 
-/// Evaluates for some time while a queue has this depth. Returns the states of both rules in the
+/// Evaluates for some time while a queue has this depth. Returns the states of all rules in the
 /// order in which they are first seen: `firing`, or `firing?` if it is unknown.
-fn run(node: &mut StoredNode, duration_ns: i64, depth: u8) -> [Vec<String>; 2] {
-    let mut seen = [Vec::new(), Vec::new()];
+fn run(node: &mut StoredNode, duration_ns: i64, depth: u8) -> Vec<Vec<String>> {
+    let mut seen = vec![Vec::new(); node.group.rules().len()];
     for _ in 0..duration_ns / STEP {
         node.series.pass(STEP);
         node.series.row("queue", 1, 0, depth);
@@ -31,7 +31,7 @@ fn run(node: &mut StoredNode, duration_ns: i64, depth: u8) -> [Vec<String>; 2] {
     seen
 }
 
-/// States of both rules.
+/// States of all rules.
 fn states(node: &StoredNode) -> Vec<String> {
     let state = |rule: &EvaluatedRule| {
         let alert = rule.alerts().alerts().next().map(|(_, alert)| alert);
@@ -44,8 +44,8 @@ fn states(node: &StoredNode) -> Vec<String> {
 }
 
 #[track_caller]
-fn check(seen: [Vec<String>; 2], expected: &[&str]) {
-    assert_eq!(seen, [expected, expected]);
+fn check(seen: Vec<Vec<String>>, expected: &[&str]) {
+    assert!(seen.iter().all(|states| states == expected), "{seen:?}, expected {expected:?}");
 }
 
 #[test]
@@ -117,5 +117,68 @@ fn a_clock_that_was_ahead_for_one_evaluation_is_over_at_once() {
         node.series.pass(-AHEAD);
         check(run(&mut node, MINUTE, 200), &["firing"]);
         check(run(&mut node, MINUTE, 1), &["inactive"]);
+    }
+}
+
+/// What a query reads is not the window of its rule.
+#[test]
+fn the_range_of_a_query_decides_when_it_is_known_again() {
+    let rule = |name: &str, query: &str| {
+        format!(
+            "[[rule]]\nname = '{name}'\n{query}\nwindow = '1min'\n[[rule.criteria]]\n\
+             severity = 2\nabove = 100\n"
+        )
+    };
+    let rules = [
+        rule("Range", "promql = 'max_over_time(queue[30m])'"),
+        rule("Subquery", "promql = 'max_over_time((queue + 0)[30m:10s])'"),
+        rule("Caql", "caql = 'find(\"queue\") | rolling:max(30m)'"),
+    ];
+    for restarts in [false, true] {
+        let mut node = StoredNode::new(&rules.concat());
+        check(run(&mut node, HOUR, 1), &[""]);
+        // The slots of CAQL are averages.
+        run(&mut node, 2 * MINUTE, 200);
+        check(run(&mut node, 18 * MINUTE, 200), &["firing"]);
+        node.series.pass(-HOUR);
+        check(run(&mut node, HOUR, 1), &["firing?"]);
+        if restarts {
+            node.restart(&rules.concat());
+        }
+        check(run(&mut node, 29 * MINUTE, 1), &["firing?"]);
+        // A CAQL window of whole slots, and the lookback of the samples of a subquery, are longer.
+        check(run(&mut node, 7 * MINUTE, 1), &["firing?", "inactive"]);
+    }
+}
+
+#[test]
+fn a_query_with_an_offset_is_unknown_while_it_reads_the_time_of_the_step() {
+    let rule = |name: &str, above: u8| {
+        format!(
+            "[[rule]]\nname = '{name}'\npromql = 'max_over_time(queue[5m] offset 2h)'\n\
+             [[rule.criteria]]\nseverity = 2\nabove = {above}\n"
+        )
+    };
+    let rules = rule("Any", 0) + &rule("Deep", 100);
+    for restarts in [false, true] {
+        let mut node = StoredNode::new(&rules);
+        let check = |node: &mut StoredNode, minutes: i64, depth: u8, expected: &[&str]| {
+            let seen = run(node, minutes * MINUTE, depth);
+            assert_eq!(seen[0], expected);
+            assert_eq!(seen[1], [""], "the 200 of before the step count");
+        };
+        check(&mut node, 180, 1, &["", "firing"]);
+        check(&mut node, 10, 200, &["firing"]);
+        // The rows of after the step are not those of before it.
+        node.series.pass(-30 * MINUTE + 3 * SECOND);
+        // The clock is before where it was.
+        check(&mut node, 30, 1, &["firing?"]);
+        // Two hours ago it was right.
+        check(&mut node, 80, 1, &["firing"]);
+        if restarts {
+            node.restart(&rules);
+        }
+        check(&mut node, 40, 1, &["firing", "firing?"]);
+        check(&mut node, 10, 1, &["firing?", "firing"]);
     }
 }

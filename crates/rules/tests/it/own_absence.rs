@@ -279,6 +279,73 @@ fn further_streams_that_fall_silent_are_told() {
     assert!(transition(&node) > before);
 }
 
+/// Evaluates some times while some series send.
+fn run_series(node: &mut SilentNode, steps: u32, series: &[(&str, u8)]) {
+    for _ in 0..steps {
+        node.node.series.pass(STEP);
+        for (name, instance) in series {
+            node.node.series.row(name, *instance, 0, 1);
+        }
+        node.evaluate();
+    }
+}
+
+/// The result of the query says nothing: it may be empty because all is well.
+#[test]
+fn a_metric_of_a_query_that_falls_silent_is_an_absence() {
+    let rule = |query: &str, keys: &str| {
+        format!(
+            "[[rule]]\nname = 'Deep'\n{query}\nwindow = '1min'\n{keys}\n[[rule.criteria]]\n\
+             severity = 3\nabove = 1000\n"
+        )
+    };
+    let queries = [
+        "promql = 'sum(queue) - sum(errors) > 5'",
+        "promql = 'sum(queue{instance!=\"9\"}) - sum(rate(errors[1m]) or errors)'",
+        "caql = 'pass{find(\"queue\"), find(\"errors\")} | stats:max()'",
+    ];
+    for query in queries {
+        let start = |keys: &str| {
+            let rules = rule(query, keys);
+            let mut node = SilentNode { node: StoredNode::new(&rules), notices: Vec::new() };
+            run_series(&mut node, 30, &[("queue", 1), ("queue", 2), ("errors", 1)]);
+            assert_eq!(node.absence(), "", "{query}");
+            node
+        };
+        let mut node = start("");
+        // Other series of the metric go on.
+        run_series(&mut node, 20, &[("queue", 2), ("errors", 1)]);
+        assert_eq!(node.absence(), "", "{query}");
+        run_series(&mut node, 4, &[("queue", 2)]);
+        assert_eq!(node.absence(), "", "{query}");
+        run_series(&mut node, 1, &[("queue", 2)]);
+        assert_eq!(node.absence(), "firing 1, severity 3", "{query}");
+        {
+            let mut alerts = node.node.group.rules()[0].alerts().alerts();
+            let found = alerts.find(|(labels, _)| labels.get("absence") == "true");
+            let (labels, alert) = found.expect("an absence");
+            assert_eq!(labels.to_string(), "{absence=\"true\", alertname=\"Deep\"}");
+            let text = "1 of 2 metrics of the query have no data, such as errors";
+            assert_eq!(alert.annotations["absent"], text);
+        }
+        run_series(&mut node, 1, &[("queue", 2), ("errors", 3)]);
+        assert_eq!(node.absence(), "", "{query}");
+        let mut node = start("absence = false");
+        run_series(&mut node, 100, &[("queue", 2)]);
+        assert_eq!(node.absence(), "", "{query}");
+        let mut node = start("absence = { after = '2min', severity = 1 }");
+        run_series(&mut node, 12, &[("queue", 2)]);
+        assert_eq!(node.absence(), "firing 1, severity 1", "{query}");
+    }
+    // This one is about missing data, and this one about alerts, of which there may be none.
+    for query in ["promql = 'absent(errors)'", "promql = 'count(ALERTS) or sum(queue)'"] {
+        let mut node = SilentNode { node: StoredNode::new(&rule(query, "")), notices: Vec::new() };
+        run_series(&mut node, 30, &[("queue", 1), ("errors", 1)]);
+        run_series(&mut node, 100, &[("queue", 1)]);
+        assert_eq!(node.absence(), "", "{query}");
+    }
+}
+
 /// Labels and states of all alerts of the first rule.
 fn alerts(node: &StoredNode) -> Vec<String> {
     let alerts = node.group.rules()[0].alerts().alerts();
@@ -326,6 +393,33 @@ fn a_stream_with_the_label_of_absences_is_no_absence() {
         }
         let absent = "{absence=\"true\", alertname=\"Slow\"} firing";
         assert_eq!(alerts(&node), [absent, slow]);
+    }
+}
+
+/// The rule of a sender that has both labels failed, and none of its streams was watched.
+#[test]
+fn streams_that_differ_in_labels_of_absences_are_told_apart() {
+    let names = ["absence", "exported_absence", "exported_exported_absence"];
+    for by in ["", "by = ['absence', 'exported_absence', 'exported_exported_absence']\n"] {
+        let mut node = StoredNode::new(&format!(
+            "[[rule]]\nname = 'Slow'\nselect = 'latency'\nwindow = '1min'\n{by}\
+             [[rule.criteria]]\nseverity = 2\nstatistic = 'max'\nabove = 100\n"
+        ));
+        node.series.pass(STEP);
+        // Each combination of one, two or three labels with one value.
+        for present in 1..8u8 {
+            let has = |at: &usize| present >> at & 1 == 1;
+            let labels = names.iter().enumerate().filter(|(at, _)| has(at));
+            let labels: Vec<(&str, &str)> = labels.map(|(_, name)| (*name, "true")).collect();
+            node.series.durations("latency", &labels, &[500.0]);
+        }
+        node.evaluate();
+        assert_eq!(*node.group.rules()[0].health(), RuleHealth::Ok);
+        let found = alerts(&node);
+        assert_eq!(found.len(), 7, "{found:?}");
+        let both = "{alertname=\"Slow\", exported_absence=\"true\", \
+                    exported_exported_absence=\"true\"} firing";
+        assert!(found.iter().any(|alert| alert == both), "{found:?}");
     }
 }
 

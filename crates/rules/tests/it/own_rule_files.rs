@@ -130,8 +130,8 @@ fn problems_of_absence() {
         &["4:11: error: found both absence and a criterion absent; remove one"],
     );
     check(
-        &with("absence = true").replace("select", "promql"),
-        &["4:11: error: absence needs select: a query has no samples"],
+        "name = \"Bad\"\nformula = \"Good\"\nabsence = true\n",
+        &["4:11: error: absence needs select or a query: a formula has no samples"],
     );
     let of_file = parse(&format!("absence = {{ severity = 0 }}\n{GOOD}"));
     let problems: Vec<String> = of_file.problems.iter().map(RuleProblem::to_string).collect();

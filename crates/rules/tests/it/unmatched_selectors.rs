@@ -50,6 +50,26 @@ fn check_own(select: &str, expected: &[&str]) {
     assert_eq!(unmatched(&node(&rule)), expected, "{select}");
 }
 
+#[track_caller]
+fn check_caql(query: &str, expected: &[&str]) {
+    let rule = format!(
+        "[[rule]]\nname = \"A\"\ncaql = '{query}'\n[[rule.criteria]]\nseverity = 1\nequals = 1\n"
+    );
+    assert_eq!(unmatched(&node(&rule)), expected, "{query}");
+}
+
+#[test]
+fn a_query_in_caql_that_finds_nothing_is_named() {
+    check_caql("find(\"queue_depth\") | stats:max()", &[]);
+    check_caql("pass{find(\"queue_depth\"), find(\"nothing\")} | stats:max()", &[]);
+    check_caql("5", &[]);
+    let query = "find(\"queue_dept\") | stats:max()";
+    let hint = "did you mean the metric \"queue_depth\"?";
+    check_caql(query, &[&format!("{query}: {hint}")]);
+    let query = "find(\"something_*\") | stats:max()";
+    check_caql(query, &[query]);
+}
+
 #[test]
 fn rules_with_data_are_left_out() {
     check("queue_depth > 5", &[]);
