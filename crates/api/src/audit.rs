@@ -1,7 +1,7 @@
 //! `/v1/audit`: reconciliation per producer and stage.
 
 use axum::routing;
-use intake::{Audit, Loss, ProducerAudit, ProducerCounts, SourceCounts, StageAudit};
+use intake::{Audit, Loss, ProducerAudit, ProducerCounts, SourceCounts, SourceProblem, StageAudit};
 
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
@@ -61,7 +61,12 @@ fn source_json(source: &SourceCounts) -> Json {
         ("accepted", integer(source.accepted)),
         ("buffered", integer(source.buffered())),
         ("dropped", List(dropped.collect())),
+        ("last_problem", source.last_problem.as_ref().map_or(Null, problem_json)),
     ])
+}
+
+fn problem_json(problem: &SourceProblem) -> Json {
+    Object(vec![("time_ns", Integer(problem.time.into())), ("text", Text(problem.text.clone()))])
 }
 
 fn loss_json(loss: &Loss) -> Json {

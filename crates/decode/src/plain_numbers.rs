@@ -57,6 +57,24 @@ pub fn read_numbers(
     })
 }
 
+/// Length of a number without an exponent that is finite in every unit.
+const FINITE_BYTES_MAX: usize = 200;
+
+/// The first line with a number that is valid but not finite: `nan`, `inf`, or one beyond the
+/// greatest double, such as `1e400`.
+pub fn find_non_finite(input: &[u8], unit: Option<&Unit>) -> Option<InputError> {
+    let scale = unit.and_then(Unit::nanoseconds).unwrap_or((1, 0));
+    let is_plain = |line: &[u8]| {
+        let is_digit = |byte: &u8| byte.is_ascii_digit() || b".+-".contains(byte);
+        line.len() <= FINITE_BYTES_MAX && line.iter().all(is_digit)
+    };
+    let is_infinite =
+        |line: &[u8]| decimal::parse_scaled(line, scale).is_some_and(|value| !value.is_finite());
+    let mut lines = (1..).zip(input.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii));
+    let (number, line) = lines.find(|(_, line)| !is_plain(line) && is_infinite(line))?;
+    Some(InputError::new(InputPosition::Line(number), "a finite number", quote(line)))
+}
+
 /// Whether the line is valid for this decoder.
 pub(crate) fn is_number(line: &[u8]) -> bool {
     decimal::parse(line.trim_ascii()).is_some()
@@ -86,6 +104,24 @@ mod tests {
     fn times_become_nanoseconds() {
         check("1.1\n0.000001", Some(Unit::Milliseconds), &[1_100_000.0, 1.0], &[]);
         check("5", Some(Unit::Bytes), &[5.0], &[]);
+    }
+
+    /// `1e400` was stored as infinity, and `NaN` in no count.
+    #[test]
+    fn a_number_that_is_not_finite_is_found_with_its_line() {
+        let found = |text: &str, unit: Option<Unit>| {
+            find_non_finite(text.as_bytes(), unit.as_ref()).map(|error| error.to_string())
+        };
+        let error =
+            |line, text| Some(format!("line {line}: expected a finite number, found {text}"));
+        assert_eq!(found("5\r\nNaN\r\n", None), error(2, "\"NaN\""));
+        assert_eq!(found("1e400", Some(Unit::Milliseconds)), error(1, "\"1e400\""));
+        assert_eq!(found("-inf", None), error(1, "\"-inf\""));
+        // Finite until it is converted to nanoseconds.
+        assert_eq!(found("1e308", Some(Unit::Milliseconds)), error(1, "\"1e308\""));
+        for fine in ["1e308", "-3e2", "", "# nan", "1.5\n\n-0\n", "nanny"] {
+            assert_eq!(found(fine, None), None, "{fine}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use store::IngestProgress;
 use crate::counts::{Loss, ProducerCounts, add_loss};
 use crate::ledger::{Ledger, LedgerEntry};
 use crate::recent_batches::BatchSums;
+use crate::rejected_input::SourceProblem;
 
 /// Downstream stage of the journal with a ledger of its own.
 pub trait DownstreamStage: Send + Sync + Debug {
@@ -59,6 +60,8 @@ pub struct SourceCounts {
     pub accepted: u64,
     /// Dropped values by reason.
     pub dropped: Vec<(String, u64)>,
+    /// The last problem with its input.
+    pub last_problem: Option<SourceProblem>,
 }
 
 impl SourceCounts {

@@ -30,6 +30,7 @@ pub(crate) fn run_housekeeping(shared: &IntakeState) {
         shared.target.supervisor().failpoint("ledger");
         log_space(shared);
         log_silence(shared);
+        log_accepted_input(shared);
         // Keeps the schedule if the clock was set back.
         boundary = boundary.min(next_after(now()));
         let remaining = Duration::from_nanos(boundary.saturating_sub(now()).max(0).cast_unsigned());
@@ -73,6 +74,13 @@ fn log_space(shared: &IntakeState) {
 fn log_silence(shared: &IntakeState) {
     let now = (shared.settings.clock)();
     for (level, line) in shared.absence.check(now, &|id| shared.ledger_reader.producer_name(id)) {
+        (shared.settings.log)(level, &line);
+    }
+}
+
+/// Logs sources whose input is no longer rejected.
+fn log_accepted_input(shared: &IntakeState) {
+    for (level, line) in shared.rejected_inputs.check((shared.settings.clock)()) {
         (shared.settings.log)(level, &line);
     }
 }

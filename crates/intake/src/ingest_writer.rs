@@ -33,6 +33,8 @@ pub struct IngestWriter {
     admission: Option<SeriesAdmission>,
     /// The rejection of the current series, if its rows are rejected.
     rejected: Option<Rejection>,
+    /// Samples beyond a limit of series.
+    samples_beyond_limit: u64,
 }
 
 /// Enforces the store's series limits.
@@ -97,6 +99,7 @@ impl IngestWriter {
             values: 0,
             admission: None,
             rejected: None,
+            samples_beyond_limit: 0,
         }
     }
 
@@ -123,6 +126,11 @@ impl IngestWriter {
         self.values
     }
 
+    /// Number of samples of new series beyond a limit, which are counted and reported as a gap.
+    pub fn samples_beyond_limit(&self) -> u64 {
+        self.samples_beyond_limit
+    }
+
     /// Approximate size in bytes.
     pub fn bytes(&self) -> usize {
         self.batch.bytes()
@@ -147,6 +155,7 @@ impl IngestWriter {
             return Ok(false);
         }
         if let (Some(rejection), Some(admission)) = (&self.rejected, &self.admission) {
+            self.samples_beyond_limit = self.samples_beyond_limit.saturating_add(1);
             match admission.writes_own_gaps {
                 true => admission.rejections.count(rejection, 1),
                 false => admission.rejections.add(admission.producer, rejection, interval),

@@ -25,6 +25,7 @@ use crate::ledger_file::LedgerFile;
 use crate::ledger_reader::{self, LedgerReader};
 use crate::meter::Meter;
 use crate::producer::Producer;
+use crate::rejected_input::{RejectedInput, RejectedInputs};
 use crate::rejections::Rejections;
 use crate::restartable::ClockThread;
 use crate::self_metrics;
@@ -97,6 +98,7 @@ impl Intake {
             accepted: Mutex::default(),
             series_cache: Arc::default(),
             rejections: Arc::new(Rejections::new(&meter)),
+            rejected_inputs: RejectedInputs::default(),
             outcomes: BatchOutcomes {
                 accepted: batches("accepted"),
                 duplicate: batches("duplicate"),
@@ -358,6 +360,15 @@ impl Intake {
     /// Name of a producer, if it is known.
     pub fn producer_name(&self, id: u64) -> Option<String> {
         self.shared.ledger_reader.known_name(id)
+    }
+
+    /// Counts input of a sender that a decoder rejected, and keeps its text for the audit. The
+    /// first one of a source is logged.
+    pub fn reject_input(&self, producer: &Producer, input: RejectedInput, text: &str) {
+        let now = (self.now(), self.meter());
+        if let Some((level, line)) = self.shared.rejected_inputs.add(producer, input, text, now) {
+            (self.shared.settings.log)(level, &line);
+        }
     }
 
     /// Forgets a source that was removed on purpose: it is not absent.

@@ -23,6 +23,7 @@ use crate::ledger::{Ledger, PRODUCERS_MAX};
 use crate::ledger_reader::LedgerReader;
 use crate::meter::{EventCounter, LatencyHistogram, Meter};
 use crate::producer::Producer;
+use crate::rejected_input::RejectedInputs;
 use crate::rejections::{Rejection, Rejections};
 use crate::series_cache::SeriesCache;
 use crate::settings::Settings;
@@ -56,6 +57,7 @@ pub(crate) struct IntakeState {
     pub(crate) identity_rejections: IdentityRejections,
     pub(crate) series_cache: Arc<SeriesCache>,
     pub(crate) rejections: Arc<Rejections>,
+    pub(crate) rejected_inputs: RejectedInputs,
     pub(crate) meter: Arc<Meter>,
     pub(crate) space: Arc<SpaceMonitor>,
     pub(crate) absence: AbsenceMonitor,
@@ -530,7 +532,9 @@ impl IntakeState {
             let values = accepted.get(&Some(producer.id())).map_or(0, |counts| counts.values);
             // For sources that do not count received values, all received values are counted here.
             let known = dropped.iter().fold(values, |sum, (_, n)| sum.saturating_add(*n));
-            let source = SourceCounts { received: received.max(known), accepted: values, dropped };
+            let last_problem = self.rejected_inputs.problem(producer.id());
+            let received = received.max(known);
+            let source = SourceCounts { received, accepted: values, dropped, last_problem };
             (producer.id(), (producer.name().to_owned(), source))
         };
         let sources = lock(&self.producers).values().map(source).collect();

@@ -2,6 +2,7 @@
 
 use render::table::format_table;
 use render::text::escape_control;
+use render::time::precise_time_text;
 use serde_json::Value;
 
 fn json_array(value: &Value) -> &[Value] {
@@ -35,8 +36,49 @@ pub fn audit_text(audit: &Value) -> String {
         }
     }
     let mut text = format_table(&rows, [false, false, true, true, true, false]);
+    for producer in json_array(&audit["producers"]) {
+        let name = escape_control(producer["name"].as_str().unwrap_or(""));
+        let source = &producer["source"];
+        for dropped in json_array(&source["dropped"]) {
+            let reason = escape_control(dropped["reason"].as_str().unwrap_or(""));
+            text.push_str(&format!("{name}: {} values dropped: {reason}\n", dropped["values"]));
+        }
+        if let Some(problem) = source["last_problem"]["text"].as_str() {
+            let time = source["last_problem"]["time_ns"].as_i64();
+            let time = time.map_or_else(String::new, precise_time_text);
+            text.push_str(&format!(
+                "{name}: last problem at {time}: {}\n",
+                escape_control(problem)
+            ));
+        }
+    }
     for note in json_array(&audit["warnings"]) {
         text.push_str(&format!("{}\n", escape_control(note.as_str().unwrap_or(""))));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Only the client was told what was rejected.
+    #[test]
+    fn dropped_values_and_the_last_problem_of_a_sender_are_printed() {
+        let text = "metric \"a\":\u{7} bad";
+        let last_problem = json!({ "time_ns": 1_794_225_600_000_000_000_i64, "text": text });
+        let dropped = json!([{ "reason": "rejected: invalid samples", "values": 3 }]);
+        let source = json!({ "dropped": dropped, "last_problem": last_problem });
+        let silent = json!({ "dropped": [], "last_problem": null });
+        let audit = json!({ "producers": [
+            { "name": "otlp", "source": source, "stages": [] },
+            { "name": "record", "source": silent, "stages": [] },
+        ] });
+        let text = audit_text(&audit);
+        let expected = "otlp: 3 values dropped: rejected: invalid samples\n\
+                        otlp: last problem at 2026-11-09 12:00:00Z: metric \"a\":\\u{7} bad\n";
+        assert!(text.ends_with(expected), "{text}");
+    }
 }

@@ -83,6 +83,10 @@ impl IngestFormat for HttpTrapFormat {
         Ok(sink.finish())
     }
 
+    fn rejected(summary: &MapSummary) -> (u64, &[String]) {
+        (summary.rejected, &summary.errors)
+    }
+
     fn response(&self, outcome: IngestOutcome<MapSummary>) -> Response {
         let summary = outcome.summary;
         let mut answer =

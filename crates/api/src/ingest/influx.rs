@@ -64,6 +64,10 @@ impl IngestFormat for InfluxFormat {
         Ok(influx::read_lines(body, self.precision, now, sink))
     }
 
+    fn rejected(summary: &MapSummary) -> (u64, &[String]) {
+        (summary.rejected, &summary.errors)
+    }
+
     fn response(&self, outcome: IngestOutcome<MapSummary>) -> Response {
         let placed = outcome.summary;
         if placed.rejected == 0 {

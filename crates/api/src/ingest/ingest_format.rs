@@ -47,6 +47,11 @@ pub trait IngestFormat: Sized + Send + Sync + 'static {
         sink: &mut dyn SeriesSink,
     ) -> Result<Self::Summary, ErrorResponse>;
 
+    /// Samples that the decoder rejected while it accepted others, and the first reasons.
+    fn rejected(_summary: &Self::Summary) -> (u64, &[String]) {
+        (0, &[])
+    }
+
     /// The response, sent when the batch is durable.
     fn response(&self, outcome: IngestOutcome<Self::Summary>) -> Response;
 
@@ -99,7 +104,10 @@ fn router<F: IngestFormat>() -> Router<Context> {
 async fn handle<F: IngestFormat>(mut request: IngestRequest) -> Response {
     let format = match F::parse_request(&mut request) {
         Ok(format) => Arc::new(format),
-        Err(error) => return F::error_response(None, error),
+        Err(error) => {
+            request.count_rejected::<F>(&error);
+            return F::error_response(None, error);
+        }
     };
     match request.ingest(Arc::clone(&format)).await {
         Ok(outcome) => format.response(outcome),

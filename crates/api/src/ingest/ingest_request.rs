@@ -10,7 +10,8 @@ use decode::Unit;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use intake::{
-    IngestWriter, PendingAck, Producer, SEQUENCE_JUMP_MAX, UNAUTHENTICATED_SEQUENCE_JUMP_MAX,
+    IngestWriter, PendingAck, Producer, RejectedInput, SEQUENCE_JUMP_MAX,
+    UNAUTHENTICATED_SEQUENCE_JUMP_MAX,
 };
 use journal::BatchIdentity;
 
@@ -293,15 +294,27 @@ impl IngestRequest {
             let _permit = permit;
             let intake = &self.context.intake;
             intake.supervisor().failpoint("decode");
-            let body = decompress(&self.body, self.content_encoding, &self.limits)?;
             let source = self.source(F::NAME);
+            let rejected = |error: ErrorResponse| {
+                self.count_rejected::<F>(&error);
+                error
+            };
+            let body = decompress(&self.body, self.content_encoding, &self.limits);
+            let body = body.map_err(rejected)?;
             if let (false, BatchSource::Internal(producer)) = (F::SENDS_REGULARLY, &source) {
                 producer.disable_absence_monitor();
             }
             let mut writer = intake.writer_for(source.producer_id(), format.key_encoding());
-            let summary = format.decode(&body, intake.now(), &mut writer)?;
-            let values = writer.values();
-            Ok::<_, ErrorResponse>((summary, values, self.append(&source, writer)?))
+            let summary = format.decode(&body, intake.now(), &mut writer).map_err(rejected)?;
+            let (values, beyond_limit) = (writer.values(), writer.samples_beyond_limit());
+            let pending_ack = self.append(&source, writer)?;
+            let (rejected, reasons) = F::rejected(&summary);
+            // Samples beyond a limit of series are counted there, with a gap.
+            if rejected > beyond_limit {
+                let input = RejectedInput::Samples(rejected - beyond_limit);
+                intake.reject_input(&self.producer(F::NAME), input, &reasons.join("; "));
+            }
+            Ok::<_, ErrorResponse>((summary, values, pending_ack))
         });
         let bug = |what| ErrorResponse::new(StatusCode::INTERNAL_SERVER_ERROR, what);
         let (summary, values, pending_ack) = work.await.map_err(bug)??;
@@ -312,16 +325,33 @@ impl IngestRequest {
         Ok(IngestOutcome { summary, values, is_duplicate })
     }
 
-    fn source(&self, source: &str) -> BatchSource {
-        let name = match &self.principal.name {
+    /// Counts a request that is invalid. One that may be sent again is not.
+    pub(crate) fn count_rejected<F: IngestFormat>(&self, error: &ErrorResponse) {
+        if error.status.is_client_error() && error.status != StatusCode::TOO_MANY_REQUESTS {
+            let producer = self.producer(F::NAME);
+            self.context.intake.reject_input(&producer, RejectedInput::Request, &error.message);
+        }
+    }
+
+    fn producer_name(&self, source: &str) -> String {
+        match &self.principal.name {
             Some(name) => format!("{source} {name}"),
             None => source.to_owned(),
-        };
+        }
+    }
+
+    /// The producer shared by all clients of a protocol and a token.
+    fn producer(&self, source: &str) -> Producer {
+        self.context.intake.producer(&self.producer_name(source))
+    }
+
+    fn source(&self, source: &str) -> BatchSource {
         match self.identity {
             Some(batch) => {
+                let name = self.producer_name(source);
                 BatchSource::Named(batch, format!("{name} {:016x}", batch.identity.producer))
             }
-            None => BatchSource::Internal(self.context.intake.producer(&name)),
+            None => BatchSource::Internal(self.producer(source)),
         }
     }
 

@@ -75,6 +75,10 @@ impl IngestFormat for OtlpFormat {
         read.map_err(|error| ErrorResponse::bad_request(format!("invalid OTLP request: {error}")))
     }
 
+    fn rejected(summary: &OtlpSummary) -> (u64, &[String]) {
+        (summary.rejected, &summary.errors)
+    }
+
     fn response(&self, outcome: IngestOutcome<OtlpSummary>) -> Response {
         let summary = &outcome.summary;
         match self {

@@ -55,6 +55,13 @@ impl IngestFormat for NumbersFormat {
         now: i64,
         sink: &mut dyn SeriesSink,
     ) -> Result<MapSummary, ErrorResponse> {
+        if let Some(error) =
+            decode::plain_numbers::find_non_finite(body, self.samples.unit.as_ref())
+        {
+            return Err(ErrorResponse::bad_request(format!(
+                "{error}; the whole body is rejected: send latencies as finite numbers"
+            )));
+        }
         reject_partial(self.samples.read(InputFormat::Numbers, body, now, sink))
     }
 

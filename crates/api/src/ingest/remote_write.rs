@@ -67,6 +67,10 @@ impl IngestFormat for RemoteWriteFormat {
         })
     }
 
+    fn rejected(summary: &WriteSummary) -> (u64, &[String]) {
+        (summary.rejected, &summary.errors)
+    }
+
     fn response(&self, outcome: IngestOutcome<WriteSummary>) -> Response {
         let written = outcome.summary;
         if written.rejected == 0 {

@@ -382,3 +382,78 @@ fn quotes_in_a_url_need_no_percent_encoding() {
     let answer = exchange(&mut connect(it.address), malformed);
     answer.check(400, "{\"error\":\"cannot read the request");
 }
+
+/// Of rejected points and lines only the client was told: no counter, no log line, and nothing in
+/// the audit.
+#[test]
+fn input_that_is_rejected_is_counted_logged_and_named_in_the_audit() {
+    let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = {
+        let lines = Arc::clone(&lines);
+        Arc::new(move |_, line: &str| lines.lock().unwrap().push(line.to_owned()))
+    };
+    let settings = intake::Settings { background: false, log, ..intake::Settings::default() };
+    let it = ServerFixture::with_intake(local_settings(None), settings).unwrap();
+    let point = r#"{"timeUnixNano":"1794906565000000000","asDouble":0.5}"#;
+    let metric = |name: &str, temporality: u8| {
+        let sum = format!(r#"{{"aggregationTemporality":{temporality},"dataPoints":[{point}]}}"#);
+        format!(r#"{{"name":"{name}","sum":{sum}}}"#)
+    };
+    let otlp = format!(
+        r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{},{}]}}]}}]}}"#,
+        metric("bad", 0),
+        metric("good", 2)
+    );
+    let json = "Content-Type: application/json\r\n";
+    for _ in 0..2 {
+        it.post("/v1/metrics", json, &otlp).check(200, "\"rejectedDataPoints\":\"1\"");
+    }
+    it.post("/write", "", "cpu,host=c used=1\ncpu,host=c used\n").check(400, "dropped=1");
+    it.post("/v1/metrics", json, "{").check(400, "invalid OTLP request");
+
+    let count = |source, reason| {
+        let labels = [("source", source), ("reason", reason)];
+        it.intake.meter().counter("topdeck_ingest_rejected_total", "", &labels).get()
+    };
+    assert_eq!((count("otlp", "sample"), count("otlp", "request")), (2, 1));
+    assert_eq!((count("influx", "sample"), count("influx", "request")), (1, 0));
+    let audit = it.intake.audit().unwrap();
+    let source = |name: &str| {
+        let producer = audit.producers.iter().find(|producer| producer.name == name).unwrap();
+        assert!(producer.is_reconciled(), "{producer:?}");
+        producer.source.clone().unwrap()
+    };
+    let otlp = source("otlp");
+    assert_eq!((otlp.received, otlp.accepted, otlp.buffered()), (4, 2, 0));
+    assert_eq!(otlp.dropped, [("rejected: invalid samples".to_owned(), 2)]);
+    let problem = otlp.last_problem.unwrap().text;
+    assert!(problem.starts_with("invalid OTLP request: "), "{problem}");
+    let influx = source("influx").last_problem.unwrap().text;
+    assert!(influx.starts_with("line 2: "), "{influx}");
+    // A line per sender, not per request.
+    let lines = lines.lock().unwrap();
+    let of = |name: &str| {
+        let start = format!("input of \"{name}\" rejected: ");
+        lines.iter().filter(|line| line.starts_with(&start)).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!((of("otlp").len(), of("influx").len()), (1, 1), "{lines:?}");
+    assert!(of("otlp")[0].contains("metric \"bad\": "), "{lines:?}");
+}
+
+/// `NaN` was answered with `"values":0`, and `1e400` was stored as infinity: the mean, the sum and
+/// the maximum of the metric were infinite.
+#[test]
+fn recorded_numbers_that_are_not_finite_are_rejected_with_their_line() {
+    let it = ServerFixture::new();
+    let path = "/v1/record?metric=took&unit=ms";
+    for (body, expected) in [
+        ("NaN", "line 1: expected a finite number, found \\\"NaN\\\""),
+        ("5\nNaN\n", "line 2: expected a finite number, found \\\"NaN\\\"; the whole body is"),
+        ("1e400", "line 1: expected a finite number, found \\\"1e400\\\""),
+        ("5\n-inf", "line 2: expected a finite number, found \\\"-inf\\\""),
+    ] {
+        it.post(path, "", body).check(400, expected);
+    }
+    assert_eq!(it.count("took"), 0);
+    it.post(path, "", "1e30\n5").check(200, "\"values\":2");
+}

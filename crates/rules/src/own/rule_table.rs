@@ -320,13 +320,14 @@ impl RuleTable {
         let has_criterion = criteria.iter().any(Criterion::is_absence);
         if let Some(written) = self.absence.as_ref().filter(|it| it.get_ref().is_on()) {
             if !has_samples {
-                return problem(written, "absence needs select or a query: a formula has no samples");
+                let message = "absence needs select or a query: a formula has no samples";
+                return problem(written, message);
             }
             if has_criterion {
                 return problem(written, "found both absence and a criterion absent; remove one");
             }
         }
-        if !has_rows || has_criterion {
+        if !has_samples || has_criterion {
             return Ok(None);
         }
         let severity = criteria.iter().map(|criterion| criterion.severity).max().unwrap_or(5);
