@@ -4,14 +4,25 @@ use hist::Mixture;
 
 use crate::histogram::GoNumber;
 
+/// Ratio of a threshold with a unit and the values beyond which it is more likely a mistake: that
+/// all values are slower than a threshold is what its user wants to know.
+const FAR: f64 = 1000.0;
+
 /// Range of a threshold, and of all values that it is compared with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ThresholdRange {
     thresholds: Option<(f64, f64)>,
     values: Option<(f64, f64)>,
+    /// Whether the threshold was written with a unit.
+    has_unit: bool,
 }
 
 impl ThresholdRange {
+    /// Range of a threshold that was written with a unit, or as a bare number.
+    pub(crate) fn new(has_unit: bool) -> ThresholdRange {
+        ThresholdRange { has_unit, ..ThresholdRange::default() }
+    }
+
     /// Range of the values of a distribution; `None` if it is empty.
     pub fn values_of(mixture: &Mixture) -> Option<(f64, f64)> {
         Some((mixture.min()?.lower, mixture.max()?.upper))
@@ -39,7 +50,7 @@ impl ThresholdRange {
         is_bare: bool,
     ) -> Option<String> {
         let (place, end) = match threshold {
-            threshold if threshold < min && threshold > 0.0 => {
+            threshold if is_below(threshold, min, !is_bare) => {
                 ("below all values, which begin", min)
             }
             threshold if threshold > max && threshold.is_finite() => {
@@ -47,35 +58,55 @@ impl ThresholdRange {
             }
             _ => return None,
         };
-        let text = format!("threshold {written} is {place} at {}", GoNumber(end));
-        Some(match unit {
-            None => text,
-            Some(unit) if is_bare => {
-                format!("{text} {unit}; write the threshold with its unit, such as 250ms")
-            }
-            Some(unit) => format!("{text} {unit}"),
+        let end = value_text(end, unit);
+        Some(match unit.filter(|_| is_bare) {
+            None => format!("threshold {written} is {place} at {end}"),
+            Some(unit) => format!(
+                "threshold {written} (in {unit}) is {place} at {end}; write the threshold with \
+                 its unit, such as 250ms"
+            ),
         })
     }
 
-    /// Text without the unit of the values, which follows it.
-    pub(crate) fn warning(&self) -> Option<String> {
+    /// Warning of a threshold of an expression, whose values are in `unit`.
+    pub(crate) fn warning(&self, unit: Option<&str>) -> Option<String> {
         let ((lowest, highest), (min, max)) = self.thresholds.zip(self.values)?;
-        if highest < min && highest > 0.0 {
-            return Some(format!(
-                "threshold {} is below all values, which begin at {}",
-                GoNumber(highest),
-                GoNumber(min)
-            ));
-        }
-        // A threshold of an objective is above all values as long as nothing is wrong.
-        (lowest > max && max > 0.0 && lowest / max >= 1000.0).then(|| {
-            format!(
-                "threshold {} is far above all values, which end at {}",
-                GoNumber(lowest),
-                GoNumber(max)
-            )
+        let (threshold, place, end) = if is_below(highest, min, self.has_unit) {
+            (highest, "below all values, which begin", min)
+        } else if lowest > max && max > 0.0 && lowest / max >= FAR {
+            // A threshold of an objective is above all values as long as nothing is wrong.
+            (lowest, "far above all values, which end", max)
+        } else {
+            return None;
+        };
+        let end = value_text(end, unit);
+        Some(match unit.filter(|_| !self.has_unit) {
+            None => format!("threshold {} is {place} at {end}", value_text(threshold, unit)),
+            Some(unit) => format!(
+                "threshold {} (in {unit}) is {place} at {end}; a duration such as 250ms is \
+                 converted to this unit",
+                GoNumber(threshold)
+            ),
         })
     }
+}
+
+/// Whether a threshold is below all values, maybe because its unit is missing or wrong.
+fn is_below(threshold: f64, min: f64, has_unit: bool) -> bool {
+    threshold > 0.0 && threshold < min && (!has_unit || min / threshold >= FAR)
+}
+
+/// `1.73 s`: a time in the unit in which it is at least 1.
+fn value_text(value: f64, unit: Option<&str>) -> String {
+    let Some(unit) = unit else { return GoNumber(value).to_string() };
+    let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let Some((_, length)) = units.iter().find(|(name, _)| *name == unit) else {
+        return format!("{} {unit}", GoNumber(value));
+    };
+    let ns = value * length;
+    let largest = units.iter().rev().find(|(_, length)| ns.abs() >= *length);
+    let (name, length) = largest.unwrap_or(&units[0]);
+    format!("{} {name}", GoNumber((ns / length * FAR).round() / FAR))
 }
 
 #[cfg(test)]
@@ -86,7 +117,7 @@ mod tests {
     fn check(threshold: f64, values: (f64, f64), expected: &str) {
         let mut range = ThresholdRange::default();
         range.add(threshold, values);
-        assert_eq!(range.warning().unwrap_or_default(), expected);
+        assert_eq!(range.warning(None).unwrap_or_default(), expected);
     }
 
     #[test]
@@ -108,15 +139,37 @@ mod tests {
                 ThresholdRange::threshold_warning(threshold, (12.5e6, 2.1e9), unit, is_bare);
             assert_eq!(found.unwrap_or_default(), expected);
         };
-        let below = "threshold 250 is below all values, which begin at 1.25e+07 ns; write the \
+        let below = "threshold 250 (in ns) is below all values, which begin at 12.5 ms; write the \
                      threshold with its unit, such as 250ms";
         check(("250", 250.0), Some("ns"), true, below);
-        let above = "threshold 1h is above all values, which end at 2.1e+09 ns";
+        let above = "threshold 1h is above all values, which end at 2.1 s";
         check(("1h", 3.6e12), Some("ns"), false, above);
         let above = "threshold 3e9 is above all values, which end at 2.1e+09";
         check(("3e9", 3e9), None, true, above);
+        let far = "threshold 12us is below all values, which begin at 12.5 ms";
+        check(("12us", 12e3), Some("ns"), false, far);
         for within in [0.0, 12.5e6, 2.5e8, 2.1e9, f64::INFINITY, f64::NEG_INFINITY] {
             check(("", within), Some("ns"), true, "");
         }
+    }
+
+    /// The first example of the README, one request of 1.73 s and the threshold 1.5 s, had a
+    /// warning although nothing was wrong.
+    #[test]
+    fn a_threshold_with_a_unit_below_a_slow_request_is_no_mistake() {
+        let found =
+            ThresholdRange::threshold_warning(("1.5s", 1.5e9), (1.73e9, 1.73e9), Some("ns"), false);
+        assert_eq!(found, None);
+        let warning = |has_unit, threshold| {
+            let mut range = ThresholdRange::new(has_unit);
+            range.add(threshold, (1.73e9, 1.73e9));
+            range.warning(Some("ns")).unwrap_or_default()
+        };
+        assert_eq!(warning(true, 1.5e9), "");
+        let bare = "threshold 1.5 (in ns) is below all values, which begin at 1.73 s; a duration \
+                    such as 250ms is converted to this unit";
+        assert_eq!(warning(false, 1.5), bare);
+        let above = "threshold 3600 s is far above all values, which end at 1.73 s";
+        assert_eq!(warning(true, 3.6e12), above);
     }
 }

@@ -205,7 +205,7 @@ impl Evaluation<'_> {
 }
 
 /// Duration in seconds and its multiple.
-fn multiple_of_duration(node: &PlanNode) -> Option<(f64, f64)> {
+pub(crate) fn multiple_of_duration(node: &PlanNode) -> Option<(f64, f64)> {
     match &node.op {
         PlanOp::Duration(seconds) => Some((*seconds, 1.0)),
         PlanOp::Once(inner) => multiple_of_duration(inner),

@@ -34,7 +34,7 @@ async fn threshold_below_all_values_or_far_above_produces_a_warning() {
     assert_eq!(warning("50").await, "");
     let below = warning("0.25").await;
     assert!(
-        below.starts_with("threshold 0.25 is below all values, which begin at 1 ms"),
+        below.starts_with("threshold 0.25 (in ms) is below all values, which begin at 1 ms"),
         "{below}"
     );
     let above = warning("5000000").await;
@@ -55,15 +55,16 @@ async fn threshold_below_all_values_or_far_above_produces_a_warning() {
 #[tokio::test]
 async fn threshold_beyond_all_values_produces_a_warning() {
     let server = TestServer::new();
-    let expected = "threshold 0.25 is below all values, which begin at 1 ms; write the threshold \
-                    with its unit, such as 250ms";
+    let expected = "threshold 0.25 (in ms) is below all values, which begin at 1 ms; write the \
+                    threshold with its unit, such as 250ms";
     for path in ["histogram", "heatmap", "breakdown"] {
         let ask = |above: &str| format!("/v1/{path}?selector=latency&above={above}");
         let answer = server.json(&ask("0.25")).await;
         assert_eq!(answer["warnings"], serde_json::json!([expected]), "{path}");
-        let answer = server.json(&ask("250us")).await;
-        let expected = "threshold 250us is below all values, which begin at 1 ms";
+        let answer = server.json(&ask("1us")).await;
+        let expected = "threshold 1us is below all values, which begin at 1 ms";
         assert_eq!(answer["warnings"], serde_json::json!([expected]), "{path}");
+        assert_eq!(server.json(&ask("250us")).await["warnings"], serde_json::Value::Null, "{path}");
         assert_eq!(server.json(&ask("0")).await["warnings"], serde_json::Value::Null, "{path}");
         assert_eq!(server.json(&ask("250ms")).await["warnings"], serde_json::Value::Null, "{path}");
     }

@@ -8,6 +8,7 @@ mod statistic;
 
 use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
+use crate::eval::node::multiple_of_duration;
 use crate::histogram::GoNumber;
 use crate::labels::NAME;
 use crate::plan::PlanNode;
@@ -178,12 +179,12 @@ pub(crate) fn fraction(
     let [lower, upper, of] = call.args else {
         panic!("BUG: histogram_fraction has three arguments");
     };
+    let mut beyond = [threshold_range(lower), threshold_range(upper)];
     let lower = evaluation.scalar_in_unit(lower, of, call.steps)?;
     let upper = evaluation.scalar_in_unit(upper, of, call.steps)?;
     let HistogramSeriesList { list, charged_samples: held } =
         evaluation.histogram_series(of, call.steps)?;
     let mut warnings = DistributionWarnings::new(of.span);
-    let mut beyond = [ThresholdRange::default(), ThresholdRange::default()];
     let mut of_subject = |subject: HistogramSeries| {
         let name = subject.name.clone();
         subject.map(|step, shape| {
@@ -267,13 +268,13 @@ fn distribution_statistic(
     let Some((of, limits)) = call.args.split_last() else {
         panic!("BUG: a function of distributions has an argument");
     };
+    let mut beyond = [limits.first().map_or_else(ThresholdRange::default, threshold_range)];
     let limits: Vec<Vec<f64>> = limits
         .iter()
         .map(|limit| evaluation.scalar_in_unit(limit, of, call.steps))
         .collect::<Result<_>>()?;
     let HistogramSeriesList { list, charged_samples: held } =
         evaluation.histogram_series(of, call.steps)?;
-    let mut beyond = [ThresholdRange::default()];
     let of_subject = |subject: HistogramSeries| {
         subject.map(|step, shape| {
             let limits: Vec<f64> = limits.iter().map(|limit| limit[step]).collect();
@@ -312,13 +313,18 @@ fn warn_of_thresholds(
     span: SourceSpan,
     of: &PlanNode,
 ) -> Result<()> {
-    for mut text in beyond.iter().filter_map(ThresholdRange::warning) {
-        if let Some(unit) = evaluation.unit(of)?.text() {
-            text.push_str(&format!(" {unit}; a duration such as 250ms is converted to this unit"));
-        }
+    if beyond.iter().all(|of| of.warning(None).is_none()) {
+        return Ok(());
+    }
+    let unit = evaluation.unit(of)?.text();
+    for text in beyond.iter().filter_map(|of| of.warning(unit.as_deref())) {
         evaluation.warnings.warn(span, text);
     }
     Ok(())
+}
+
+fn threshold_range(threshold: &PlanNode) -> ThresholdRange {
+    ThresholdRange::new(multiple_of_duration(threshold).is_some())
 }
 
 fn finish_streams(
