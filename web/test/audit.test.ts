@@ -7,6 +7,7 @@ import {
   discrepancies,
   flowStages,
   gapRows,
+  lastProblem,
   sourceTotals,
   type AuditProducer,
   type AuditStage,
@@ -62,6 +63,17 @@ const audited = (producers: AuditProducer[], changes: Partial<AuditState> = {}):
   gaps: [],
   journalGaps: [],
   ...changes,
+});
+
+test("the last problem of a sender is the text of what was rejected", () => {
+  const source = { received: 5, accepted: 4, buffered: 0, dropped: [{ reason: "r", values: 1 }] };
+  const last_problem = { time_ns: 1e9, text: 'metric "a": no temporality' };
+  expect(lastProblem(producer({ source: { ...source, last_problem } }), 61e3)).toBe(
+    '1 min ago: metric "a": no temporality',
+  );
+  expect(lastProblem(producer({ source }), 0)).toBe("1 values dropped: r");
+  expect(lastProblem(producer({ losses: [LOSS] }), 0)).toBe("3 samples or records: queue full");
+  expect(lastProblem(producer(), 0)).toBe("");
 });
 
 test("the verdict is complete only if nothing at all is lost", () => {

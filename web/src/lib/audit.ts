@@ -3,6 +3,7 @@
 import { getJson } from "./api";
 import { plural, type Remote, type Subscriber } from "./serverStatus";
 import type { SourceJson } from "./sources";
+import { formatDuration } from "./time";
 import { formatCount } from "./unit";
 
 export interface AuditCounts {
@@ -44,6 +45,8 @@ export interface AuditProducer {
     accepted: number;
     buffered: number;
     dropped: { reason: string; values: number }[];
+    /** The last input that was rejected; earlier servers have none. */
+    last_problem?: { time_ns: number; text: string } | null;
   } | null;
   losses: AuditLoss[];
   stages: AuditStage[];
@@ -145,6 +148,19 @@ export function describeLoss({ samples_lost, gaps_of_unknown_size, reason }: Aud
   const unknown = `${plural(gaps_of_unknown_size, "gap")} of unknown size`;
   const lost = `${formatCount(samples_lost)} samples or records`;
   return `${lost}${gaps_of_unknown_size > 0 ? `, ${unknown}` : ""}: ${reason}`;
+}
+
+/** What was last wrong with a sender: input that was rejected, or data that was lost. */
+export function lastProblem(producer: AuditProducer, now: number): string {
+  const rejected = producer.source?.last_problem;
+  if (rejected) {
+    const ago = formatDuration(Math.max(now - rejected.time_ns / 1e6, 0));
+    return `${ago} ago: ${rejected.text}`;
+  }
+  const dropped = producer.source?.dropped.find(({ values }) => values > 0);
+  if (dropped) return `${formatCount(dropped.values)} values dropped: ${dropped.reason}`;
+  const loss = producer.losses[0] ?? producer.stages.flatMap((stage) => stage.losses)[0];
+  return loss ? describeLoss(loss) : "";
 }
 
 /** A stage of the data flow, with the counts of all producers together. */
