@@ -286,18 +286,53 @@ export async function fetchHeatmap(
   };
 }
 
-/** A heatmap as a request, and in PromQL, whose selectors have no `and()`, `or()` and `not()`. */
-export function heatmapQuery({ selector, start, end, step }: Heatmap): {
+/** A threshold as a parameter of a request, and in PromQL. */
+export interface QueryThreshold {
+  parameter: string;
+  promql: string;
+}
+
+/** A duration in PromQL, in the largest unit that gives a whole number: `2m`. */
+export function promqlDuration(ms: number): string {
+  for (const [size, unit] of [
+    [86_400e3, "d"],
+    [3_600e3, "h"],
+    [60e3, "m"],
+    [1e3, "s"],
+  ] as const) {
+    if (ms > 0 && ms % size === 0) return `${ms / size}${unit}`;
+  }
+  return `${ms}ms`;
+}
+
+/**
+ * A heatmap as a request, and in PromQL, whose selectors have no `and()`, `or()` and `not()`. With
+ * a threshold the expression is the number of values above it in the whole heatmap.
+ */
+export function heatmapQuery(
+  { selector, start, end, step }: Pick<Heatmap, "selector" | "start" | "end" | "step">,
+  threshold: QueryThreshold | null = null,
+): {
   promql: string | null;
   path: string;
   parameters: Record<string, string>;
 } {
   const isTagSearch = /^\s*(and|or|not)\(/.test(selector);
   const range = rangeParameters(rangeBetween(start, end));
+  const length = promqlDuration(Math.round(end - start));
+  const promql = threshold
+    ? `histogram_count_above(${threshold.promql}, ` +
+      `sum(exact_increase(${selector}[${length}] @ ${end / 1e3})))`
+    : `sum(exact_increase(${selector}[${promqlDuration(step)}]))`;
   return {
-    promql: isTagSearch ? null : `sum(exact_increase(${selector}[${step}ms]))`,
+    promql: isTagSearch ? null : promql,
     path: "/v1/heatmap",
-    parameters: { selector, ...range, step: `${step}ms` },
+    parameters: {
+      selector,
+      ...range,
+      step: `${step}ms`,
+      ...(threshold ? { above: threshold.parameter } : {}),
+    },
   };
 }
 
@@ -309,7 +344,7 @@ export function histogramQuery(
 ): ReturnType<typeof heatmapQuery> {
   const [start, end] = requireRange(range, now);
   const isTagSearch = /^\s*(and|or|not)\(/.test(selector);
-  const length = `${Math.round(end - start)}ms`;
+  const length = promqlDuration(Math.round(end - start));
   return {
     promql: isTagSearch ? null : `sum(exact_increase(${selector}[${length}] @ ${end / 1e3}))`,
     path: "/v1/histogram",
