@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use client::{ProgressLine, RequestParameters, ServerClient, print_message};
 use hist::Mixture;
-use model::{Selector, SeriesKind};
+use model::Selector;
 use query::breakdown::{Breakdown, HeatmapSelection};
 use query::compare::{Comparison, Selection};
 use query::maxima::{self, MaxQuery, Maxima};
 use query::selection::SelectionSummary;
 use query::{
-    Error, Language, Limits, QueryRequest, QueryResult, ResultData, Settings, StoreSource, Stream,
+    BucketSource, Error, Language, Limits, QueryRequest, QueryResult, ResultData, Settings,
+    StoreSource, Stream,
 };
 use report::document;
 use store::{Cardinality, ReadView, Store, TimeColumn};
@@ -150,7 +151,7 @@ impl AnswerSource {
     ) -> Result<([Selection; 2], Comparison)> {
         match self {
             AnswerSource::Dir(directory) => {
-                let source = StoreSource::new(&directory.view);
+                let source = BucketSource::new(&directory.view, &|| false);
                 let [a, b] = &sides;
                 let compared = query::compare::compare(&source, [a, b], limits, &|| false);
                 let comparison = compared.map_err(|error| directory.error(error))?;
@@ -183,7 +184,7 @@ impl AnswerSource {
     ) -> Result<(HeatmapSelection, Option<String>, Breakdown)> {
         match self {
             AnswerSource::Dir(directory) => {
-                let source = StoreSource::new(&directory.view);
+                let source = BucketSource::new(&directory.view, &|| false);
                 let found = query::breakdown::break_down(&source, &rectangle, limits, &|| false);
                 Ok((rectangle, unit, found.map_err(|error| directory.error(error))?))
             }
@@ -290,8 +291,7 @@ impl StoreDir {
         most: usize,
     ) -> Result<Vec<TimeColumn<Mixture>>> {
         let parts = self.store.stat().map_err(with_dir(&self.dir))?.parts;
-        let mut series = self.view.select(selector);
-        series.retain(|found| matches!(found.series.kind(), SeriesKind::Histogram(_)));
+        let series = query::select_distributions(&self.view, selector);
         let mut progress = ProgressLine::new();
         let mut show = |n: u64, of: u64| {
             progress.show(|_| format!("column {n} of {of}"));

@@ -210,6 +210,14 @@ fn bound_of(series: &Series) -> Option<f64> {
     series.label(BOUND)?.parse().ok().filter(|bound: &f64| *bound > f64::NEG_INFINITY)
 }
 
+/// Name, labels and unit of the distribution, as of a series.
+pub(crate) fn distribution_name(found: &SeriesEntryRef) -> String {
+    let of = &found.series;
+    let labels = of.labels().iter().filter(|(name, _)| name != BOUND).cloned();
+    let series = Series::new(of.name(), of.kind()).with_unit(of.unit()).with_labels(labels);
+    series.validate().map_or_else(|_| of.to_string(), |series| series.to_string())
+}
+
 /// Labels of a distribution: names and values.
 pub(crate) type DistributionLabels<'a> = Vec<(&'a str, &'a str)>;
 

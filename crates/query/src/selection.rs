@@ -1,10 +1,12 @@
 //! What a selector matches: series by kind and unit, and the time range of their rows.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use model::{Gap, Selector, SeriesKind, selector};
 use store::{ReadView, SeriesEntryRef};
 
+use crate::classic_buckets::{distribution_name, is_counter, labels_of, select_distributions};
 use crate::error::Result;
 use crate::selector_hint::selector_hint;
 use crate::store_source::StoreSource;
@@ -21,6 +23,9 @@ pub struct SelectionSummary {
     pub rows: Option<Range<i64>>,
     /// The same of histograms only.
     pub histogram_rows: Option<Range<i64>>,
+    /// Time range that has all rows of the histograms: a cumulative row belongs to the nanosecond
+    /// before it.
+    pub histogram_range: Option<Range<i64>>,
     /// Range of the store's known gaps within the requested range.
     pub gaps: Option<Range<i64>>,
     /// Whether the store has known gaps at any time.
@@ -32,7 +37,7 @@ pub struct SelectionSummary {
     /// If nothing matches: number of matching series whose rows were deleted or have expired, and
     /// one of them.
     pub deleted: Option<(u64, String)>,
-    /// If no histogram matches: what may have been meant.
+    /// If no series or no histogram matches: what may have been meant.
     pub hint: Option<String>,
 }
 
@@ -81,13 +86,21 @@ fn is_histogram(kind: SeriesKind) -> bool {
 }
 
 impl SelectionSummary {
-    /// Summarizes what a selector matches. `range` limits the gaps.
+    /// Summarizes what a selector matches: classic histograms whose buckets are counters are
+    /// histograms. `range` limits the gaps.
     pub fn read(
         view: &ReadView,
         selector: &Selector,
         range: &Range<i64>,
     ) -> Result<SelectionSummary> {
-        let found = view.select(selector);
+        let mut found = view.select(selector);
+        let matches_none = found.is_empty();
+        let histograms = select_distributions(view, selector);
+        let of_classic = histograms.iter().filter(|found| is_counter(found));
+        let buckets: BTreeSet<u32> = of_classic.map(|found| found.as_ref().position()).collect();
+        // A selector by the name of the buckets matches the counters, too.
+        found.retain(|found| !buckets.contains(&found.as_ref().position()));
+        found.extend(histograms.iter().filter(|found| is_counter(found)).cloned());
         let mut gaps = view.gaps(range);
         gaps.retain(Gap::may_hide_series);
         let start = gaps.iter().map(|gap| gap.start).min().map(|start| start.max(range.start));
@@ -103,13 +116,10 @@ impl SelectionSummary {
         let all_histograms = summary.groups.iter().all(SeriesGroup::is_histogram);
         summary.histogram_rows = match all_histograms {
             true => summary.rows.clone(),
-            false => {
-                let mut histograms = found;
-                histograms.retain(|found| is_histogram(found.series.kind()));
-                view.time_range(&histograms)?
-            }
+            false => view.time_range(&histograms)?,
         };
-        if summary.histograms().next().is_none() {
+        summary.histogram_range = view.complete_range(&histograms)?;
+        if histograms.is_empty() || matches_none {
             summary.hint = selector_hint(&StoreSource::new(view), selector)?;
         }
         if summary.groups.is_empty() {
@@ -169,15 +179,22 @@ impl SelectionSummary {
 
 fn groups(found: &[SeriesEntryRef]) -> Vec<SeriesGroup> {
     let mut groups: Vec<SeriesGroup> = Vec::new();
-    for SeriesEntryRef { series, .. } in found {
+    let mut classic = BTreeSet::new();
+    for found in found {
+        let series = &found.series;
         let (kind, unit) = (series.kind(), series.unit());
+        // Buckets that differ only in their bounds are one series.
+        let is_bucket = is_histogram(kind) && is_counter(found);
+        if is_bucket && !classic.insert((labels_of(found), unit)) {
+            continue;
+        }
         match groups.iter_mut().find(|known| known.kind == kind && known.unit == unit) {
             Some(known) => known.series += 1,
             None => groups.push(SeriesGroup {
                 kind,
                 unit: unit.to_owned(),
                 series: 1,
-                example: series.to_string(),
+                example: if is_bucket { distribution_name(found) } else { series.to_string() },
             }),
         }
     }

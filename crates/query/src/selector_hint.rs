@@ -63,9 +63,8 @@ fn classic_hint(source: &dyn Source, selector: &Selector, name: &str) -> Result<
     let matchers = matchers.collect::<Vec<_>>().join(",");
     let matchers = if matchers.is_empty() { matchers } else { format!("{{{matchers}}}") };
     Ok(Some(format!(
-        "stored as buckets, the counters {buckets}, which the views of a server and PromQL read \
-         as a distribution: topdeck query 'sum(histogram_count_above(250ms, \
-         exact_increase({buckets}{matchers}[5m])))'; send native histograms for all views \
+        "stored as buckets, the counters {buckets}: PromQL reads them by this name, as in topdeck \
+         query 'sum(histogram_count_above(250ms, exact_increase({buckets}{matchers}[5m])))' \
          (docs/prometheus.md)"
     )))
 }

@@ -154,7 +154,7 @@ fn read_selection(
     Ok(Selection { selector: selector.clone(), range })
 }
 
-/// Time range: defaults to the range of the existing rows.
+/// Time range: defaults to the range of the existing rows of histograms.
 pub(crate) fn resolve_range(
     source: &str,
     selector: &Selector,
@@ -165,8 +165,9 @@ pub(crate) fn resolve_range(
     let Some(extent) = summary.rows.clone() else {
         bail!("{source}: no samples of {selector}");
     };
-    let start = from.map_or(extent.start, |from| from.to_unix_ns(now));
-    let end = to.map_or(extent.end, |to| to.to_unix_ns(now));
+    let complete = summary.histogram_range.as_ref().unwrap_or(&extent);
+    let start = from.map_or(complete.start, |from| from.to_unix_ns(now));
+    let end = to.map_or(complete.end, |to| to.to_unix_ns(now));
     let (first, last) = (precise_time_text(extent.start), precise_time_text(extent.end));
     if start >= end {
         let (start, end) = (precise_time_text(start), precise_time_text(end));

@@ -293,9 +293,10 @@ fn resolve_range(
     let Some(extent) = summary.histogram_rows.as_ref().or(missing) else {
         bail!("{source}: no samples of {}", options.arguments.value.text);
     };
+    let complete = summary.histogram_range.as_ref().unwrap_or(extent);
     let now = journal::wall_clock()();
-    let from = options.from.map_or(extent.start, |from| from.to_unix_ns(now));
-    let to = options.to.map_or(extent.end, |to| to.to_unix_ns(now));
+    let from = options.from.map_or(complete.start, |from| from.to_unix_ns(now));
+    let to = options.to.map_or(complete.end, |to| to.to_unix_ns(now));
     let there =
         || format!("{} to {}", precise_time_text(extent.start), precise_time_text(extent.end));
     if options.from.is_some() && options.to.is_some() && from >= to {

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use answers::store_dir::no_match_error;
 use answers::{AnswerSource, BoundedQuery, StoreArguments, with_flags};
 use anyhow::{Context as _, Result, bail};
 use client::{ServerClient, print_message, print_stdout};
@@ -207,9 +208,14 @@ fn report_empty_result(options: &Options, source: &AnswerSource) -> Result<()> {
         collect_selectors(&expr, &options.arguments.value, &mut selectors);
     }
     for (selector, written) in &selectors {
-        if let Err(error) = source.required_selection(selector) {
+        let summary = source.selection(selector, i64::MIN..i64::MAX)?;
+        let cause = match summary.groups.is_empty() {
+            true => Some(format!("{:#}", no_match_error(&source.name(), selector, &summary))),
+            false => summary.hint.map(|hint| format!("{}: {selector}: {hint}", source.name())),
+        };
+        if let Some(cause) = cause {
             // With the spelling of the expression.
-            print_message(format!("{error:#}").replace(&selector.to_string(), written));
+            print_message(cause.replace(&selector.to_string(), written));
             return Ok(());
         }
     }

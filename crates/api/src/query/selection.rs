@@ -35,7 +35,7 @@ pub(crate) fn estimate_rows(
 
 /// Memory of a counter of a bucket, in bytes: its name and labels as selected, and grouped by
 /// histogram.
-const BUCKET_BYTES: usize = 2048;
+pub(super) const BUCKET_BYTES: usize = 2048;
 
 /// The histogram series that a selector matches, and the buckets of classic histograms that arrived
 /// as counters, which [`query::distribution_columns`] reads: at least one, at most the limit. They

@@ -29,6 +29,8 @@ pub(super) async fn selection(
         let selector = parameters.selectors("selector")?;
         let from = parameters.time("from", now)?.unwrap_or(i64::MIN);
         let to = parameters.time("to", now)?.unwrap_or(i64::MAX);
+        let buckets = query::bucket_count(view, &selector);
+        active.reserve(buckets.saturating_mul(selection::BUCKET_BYTES))?;
         let summary = SelectionSummary::read(view, &selector, &(from..to))
             .map_err(|error| ApiError::from_query_error(error, ""))?;
         active.json_response(&document::selection::to_json(&summary))

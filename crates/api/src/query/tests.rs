@@ -10,6 +10,7 @@ use hist::Histogram;
 use hist::codec::header::Temporality;
 use http::StatusCode;
 use model::{Sample, SampleValue, Series, SeriesKind};
+use serde_json::Value;
 
 use crate::query_service::QueryServiceSettings;
 use crate::test_server::{NOW, START, TestServer, check};
@@ -316,7 +317,13 @@ async fn a_selector_that_matches_nothing_says_what_was_meant() {
     let answer = server.json(&format!("/v1/query?query={query}")).await;
     let value = &answer["data"][0]["points"][0]["value"];
     assert!(*value == 2.0 || value["estimate"] == 2.0, "{query}: {answer}");
-    assert!(hint("rw_latency_seconds_bucket").await.starts_with("stored as buckets"));
+    assert!(classic.starts_with("stored as buckets"), "{classic}");
+    // It is a histogram where distributions are read, and PromQL matches the counters by this name.
+    let answer = server.json("/v1/selection?selector=rw_latency_seconds_bucket").await;
+    let group = &answer["groups"][0];
+    assert_eq!((&group["series"], &answer["hint"]), (&1.into(), &Value::Null), "{answer}");
+    assert_eq!(group["example"], "rw_latency_seconds{zone=\"a\"}", "{answer}");
+    assert!(answer["groups"].as_array().unwrap().len() == 1, "{answer}");
     let translated = error("/v1/histogram", "http_server_request_duration_seconds").await;
     assert!(translated.contains("; stored as http.server.request.duration: "), "{translated}");
     let (status, text) = server.get("/v1/histogram?selector=http.server.request.duration").await;

@@ -30,6 +30,7 @@ pub fn to_json(summary: &SelectionSummary) -> Json {
         ("groups", List(summary.groups.iter().map(group).collect())),
         ("points", range_json(summary.rows.as_ref())),
         ("histogram_points", range_json(summary.histogram_rows.as_ref())),
+        ("histogram_range", range_json(summary.histogram_range.as_ref())),
         ("gaps", range_json(summary.gaps.as_ref())),
         ("has_gaps", Json::Bool(summary.has_gaps)),
         ("metrics", List(summary.metrics.iter().cloned().map(Text).collect())),
@@ -53,10 +54,14 @@ pub fn from_json(document: &Value) -> Result<SelectionSummary> {
     let document = DocumentReader::new(document);
     let deleted = document.get("deleted");
     let hint = document.get("hint");
+    let histogram_rows = read_range(document.get("histogram_points"))?;
+    let histogram_range = read_range(document.get("histogram_range"))?;
     Ok(SelectionSummary {
         groups: document.get("groups").list()?.map(read_group).collect::<Result<_>>()?,
         rows: read_range(document.get("points"))?,
-        histogram_rows: read_range(document.get("histogram_points"))?,
+        // Earlier servers have no range.
+        histogram_range: histogram_range.or_else(|| histogram_rows.clone()),
+        histogram_rows,
         gaps: read_range(document.get("gaps"))?,
         has_gaps: document.get("has_gaps").flag()?,
         metrics: document

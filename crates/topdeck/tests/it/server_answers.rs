@@ -88,6 +88,91 @@ fn a_server_compares_and_breaks_down_like_its_store() {
     check_same(&dir, &server, "breakdown", &format!("took --above 30ms {selection}"));
 }
 
+/// A point of an OTLP metric: start, end and value.
+fn otlp_point(start: i64, end: i64, value: Value, label: [&str; 2]) -> Value {
+    let mut point = value;
+    point["startTimeUnixNano"] = start.to_string().into();
+    point["timeUnixNano"] = end.to_string().into();
+    let [name, text] = label;
+    point["attributes"] = serde_json::json!([{"key": name, "value": {"stringValue": text}}]);
+    point
+}
+
+/// Sends two exports of a program: the histogram `expo` with 1,000 values, 500 of them above
+/// 250 ms, and the same as counters of buckets, `rw_seconds_bucket`, as remote write 1 has them.
+fn send_cumulative(server: &ServerProcess) {
+    let start = 1_795_000_000_000_000_000;
+    let end = |export: i64| start + export * 10_000_000_000;
+    let histogram = |export: i64| {
+        let each = (250 * export).to_string();
+        let count = (500 * export).to_string();
+        let value = serde_json::json!({
+            "count": count, "bucketCounts": [each, each], "explicitBounds": [250.0],
+            "min": 1.0, "max": 400.0,
+        });
+        otlp_point(start, end(export), value, ["host", "a"])
+    };
+    let bucket = |export: i64, (bound, rate): (&str, i64)| {
+        let value = serde_json::json!({ "asDouble": rate * export });
+        otlp_point(start, end(export), value, ["le", bound])
+    };
+    for export in [1, 2] {
+        let buckets: Vec<Value> =
+            [("0.25", 250), ("1", 500), ("+Inf", 500)].map(|of| bucket(export, of)).into();
+        let metrics = serde_json::json!([
+            {"name": "expo", "unit": "ms", "histogram": {
+                "aggregationTemporality": 2, "dataPoints": [histogram(export)]}},
+            {"name": "rw_seconds_bucket", "sum": {
+                "aggregationTemporality": 2, "isMonotonic": true, "dataPoints": buckets}},
+        ]);
+        let body =
+            serde_json::json!({"resourceMetrics": [{"scopeMetrics": [{"metrics": metrics}]}]});
+        let headers = [("Content-Type", "application/json")];
+        let body = body.to_string();
+        let answer =
+            request_at(server.address(), "POST", "/v1/metrics", &headers, body.as_bytes()).unwrap();
+        assert_eq!((answer.status, answer.text().trim()), (200, "{}"));
+    }
+}
+
+/// A user saw 400 of 800 values where the API had 500 of 1,000, and "matches no series" for
+/// classic histograms, of a server and in its directory.
+#[test]
+fn commands_without_from_count_the_first_export_and_classic_buckets_as_the_api_does() {
+    let dir = TestDir::new();
+    let mut server = ServerProcess::new("serve", "");
+    server.start();
+    send_cumulative(&server);
+    let api = |path: &str| request_at(server.address(), "GET", path, &[], b"").unwrap().json();
+    let counts = |breakdown: &Value| {
+        [&breakdown["inside"], &breakdown["outside"]].map(|of| of["estimate"].as_u64().unwrap())
+    };
+    for metric in ["expo", "rw_seconds"] {
+        let answer = api(&format!("/v1/breakdown?selector={metric}&above=250ms"));
+        assert_eq!(counts(&answer), [500, 500], "{metric}: {answer}");
+        assert_eq!(api(&format!("/v1/heatmap?selector={metric}"))["total"]["count"], 1_000);
+    }
+    let check = |source: &str| {
+        for metric in ["expo", "rw_seconds"] {
+            let breakdown = format!("breakdown {source} {metric} --above 250ms --json");
+            assert_eq!(counts(&json(&run_ok(&dir, &breakdown))), [500, 500], "{breakdown}");
+            let heatmap = run_ok(&dir, &format!("heatmap {source} {metric} --json"));
+            let columns = json(&heatmap)["columns"].clone();
+            let columns = columns.as_array().unwrap().iter();
+            let count: u64 = columns.map(|column| column["count"].as_u64().unwrap()).sum();
+            assert_eq!(count, 1_000, "{source} {metric}: {heatmap}");
+            let compared = run_ok(&dir, &format!("compare {source} {metric} {metric}"));
+            assert_eq!(compared.matches("1,000 values in 1 series").count(), 2, "{compared}");
+        }
+    };
+    check(&format!("--server {}", url(&server)));
+    // An instant query by the name of the histogram says how PromQL reads the buckets.
+    let found = run(&dir, &format!("query --server {} rw_seconds", url(&server)));
+    assert!(found.stderr.contains("rw_seconds: stored as buckets"), "{}", found.all());
+    server.stop();
+    check(server.dir.path("data/store").to_str().unwrap());
+}
+
 #[test]
 fn a_server_draws_heatmaps_like_its_store() {
     let dir = store_dir();
