@@ -5,8 +5,8 @@
 //! `+12 s`, which are times of a log without a date. A duration is Prometheus' (`1h30m`), or a
 //! number and a unit (`90min`, `1.5w`, `250us`).
 //!
-//! Request parameters may also be plain numbers, which are seconds, as in Prometheus. Command lines
-//! reject plain numbers: a year would be read as a second of 1970.
+//! Request parameters may also be plain numbers, which are seconds, as in Prometheus. So may those
+//! of command lines, from nine digits on: a year would be read as a second of 1970.
 
 pub use decode::parse_duration as length;
 use jiff::civil::DateTime;

@@ -4,11 +4,23 @@
 use role::time_expr;
 pub(crate) use role::time_expr::TimeExpr;
 
-/// `2026-11-09`, `2026-11-09T12:30:00.5Z`, `2026-11-09 12:30:00+02:00`, `now`, `-2h`.
+/// Minimum number of digits of Unix seconds: a year, or the date 20261109, is no second of 1970.
+const UNIX_DIGITS_MIN: usize = 9;
+
+/// `2026-11-09`, `2026-11-09T12:30:00.5Z`, `2026-11-09 12:30:00+02:00`, `now`, `-2h`, and Unix
+/// seconds, `1794225600.5`.
 pub(crate) fn parse_time(text: &str) -> Result<TimeExpr, String> {
-    TimeExpr::parse(text).ok_or_else(|| {
-        "expected a time such as 2026-11-09, 2026-11-09T12:30:00Z, now or -2h".to_owned()
+    TimeExpr::parse(text).or_else(|| parse_unix_seconds(text)).ok_or_else(|| {
+        "expected a time such as 2026-11-09, 2026-11-09T12:30:00Z, now, -2h, or Unix seconds such \
+         as 1794225600"
+            .to_owned()
     })
+}
+
+fn parse_unix_seconds(text: &str) -> Option<TimeExpr> {
+    let seconds = text.trim().split('.').next()?;
+    let is_long = seconds.len() >= UNIX_DIGITS_MIN && seconds.bytes().all(|b| b.is_ascii_digit());
+    is_long.then(|| time_expr::parse_time_parameter(text, 0)).flatten().map(TimeExpr::At)
 }
 
 /// `90s`, `30d`, `1h30m`; positive, in nanoseconds.
@@ -48,6 +60,15 @@ mod tests {
         {
             assert_eq!(parse_time(&precise_time_text(at)), Ok(TimeExpr::At(at)));
         }
-        assert!(parse_time("2026").is_err(), "a year is no second of 1970");
+        for text in ["2026", "20261109", "1794225600123456789012", "1794225600x", "123456789e9"] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
+    }
+
+    /// `--from 1795801050`, which the API accepts, was an error.
+    #[test]
+    fn times_may_be_unix_seconds() {
+        assert_eq!(parse_time("1794225600"), Ok(TimeExpr::At(1_794_225_600_000_000_000)));
+        assert_eq!(parse_time("1794225600.25"), Ok(TimeExpr::At(1_794_225_600_250_000_000)));
     }
 }

@@ -321,7 +321,7 @@ fn heatmap_errors_have_a_reason() {
         "heatmap s hiccup --from yesterday",
         expect![[r#"
         --- stderr
-        error: invalid value 'yesterday' for '--from <TIME>': expected a time such as 2026-11-09, 2026-11-09T12:30:00Z, now or -2h
+        error: invalid value 'yesterday' for '--from <TIME>': expected a time such as 2026-11-09, 2026-11-09T12:30:00Z, now, -2h, or Unix seconds such as 1794225600
 
         For more information, try '--help'.
         --- exit status 2
