@@ -111,7 +111,10 @@ impl AccessPolicy {
         };
         if !token.scopes.contains(&scope) {
             let name = &token.name;
-            let what = format!("token {name} lacks scope {scope}");
+            let what = format!(
+                "token {name} lacks scope {scope}; create one with it: `topdeck token DIR add \
+                 NAME {scope}`"
+            );
             return Err(ErrorResponse::new(StatusCode::FORBIDDEN, what));
         }
         Ok(Principal { name: Some(token.name.clone()) })

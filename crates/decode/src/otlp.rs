@@ -38,6 +38,8 @@ const MESSAGE_CHARS_MAX: usize = 300;
 /// Counts of a request's points.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtlpSummary {
+    /// Metrics of the request.
+    pub metrics: u64,
     /// Points that became rows.
     pub points: u64,
     /// Points flagged as having no recorded value, of a series kind without staleness markers: no
@@ -66,7 +68,11 @@ impl OtlpSummary {
                 if self.errors.len() < MAX_REPORTED_ERRORS {
                     let reason = reason.chars().map(|c| if c.is_control() { ' ' } else { c });
                     let reason: String = reason.take(MESSAGE_CHARS_MAX).collect();
-                    self.errors.push(format!("metric {}: {reason}", quote(metric.as_bytes())));
+                    let metric = match metric {
+                        "" => format!("{} of the request, which has no name", self.metrics),
+                        name => quote(name.as_bytes()),
+                    };
+                    self.errors.push(format!("metric {metric}: {reason}"));
                 }
             }
         }
@@ -160,6 +166,7 @@ fn read_metric(
     points: &mut PointReader<'_>,
     summary: &mut OtlpSummary,
 ) -> Result<(), InputError> {
+    summary.metrics = summary.metrics.saturating_add(1);
     let (mut name, mut description, mut unit, mut data) = ("", "", "", None);
     let mut fields = message;
     while let Some((number, field)) = fields.field()? {

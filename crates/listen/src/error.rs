@@ -13,7 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The system refused the address: it is in use, not on this host, or not permitted.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}{}", bind_remedy(source))]
     Bind {
         /// Listen address.
         address: ListenAddress,
@@ -40,4 +40,14 @@ pub enum Error {
     /// The system has no thread or descriptor left.
     #[error("cannot start the listener: {0}")]
     System(#[from] io::Error),
+}
+
+fn bind_remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; find the process that uses it with `ss -lntup`, and stop it or choose another \
+             address"
+        }
+        _ => "",
+    }
 }

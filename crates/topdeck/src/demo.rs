@@ -66,6 +66,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         .map_err(|problems| anyhow!("BUG: invalid settings of the demonstration: {problems}"))?;
     demo::write_files(&directory.0)?;
     heap::configure_allocator();
+    print_message("writing a week of requests of a made-up shop");
     let runtime = runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -104,7 +105,13 @@ async fn run_until_stopped(settings: Settings, directory: &Path) -> Result<()> {
 fn listen_port(port: Option<u16>) -> Result<u16> {
     let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
     let listener = match port {
-        Some(port) => bind(port).with_context(|| format!("cannot listen on 127.0.0.1:{port}"))?,
+        Some(port) => bind(port).map_err(|error| {
+            let remedy = match error.kind() {
+                std::io::ErrorKind::AddrInUse => "; omit --port for a free one",
+                _ => "",
+            };
+            anyhow!("cannot listen on 127.0.0.1:{port}: {error}{remedy}")
+        })?,
         None => bind(PORT).or_else(|_| bind(0)).context("cannot listen on 127.0.0.1")?,
     };
     Ok(listener.local_addr()?.port())

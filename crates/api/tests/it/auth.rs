@@ -32,7 +32,9 @@ fn tokens_are_needed_where_they_are_required() {
     refused.check(401, "token with scope ingest required: send `Authorization: Bearer TOKEN`");
     assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
     it.post(RECORD, &bearer("x"), "1").check(401, "unknown token");
-    it.post(RECORD, &bearer(&reader), "1").check(403, "lacks scope ingest");
+    let refused = it.post(RECORD, &bearer(&reader), "1");
+    refused
+        .check(403, "lacks scope ingest; create one with it: `topdeck token DIR add NAME ingest`");
     it.post(RECORD, &bearer(&web), "1").check(200, "");
     it.post(&format!("/module/httptrap/c/{web}"), "", "{\"a\":1}").check(200, "\"stats\":1");
     it.post("/module/httptrap/c/x", "", "{\"a\":1}").check(401, "");

@@ -240,6 +240,18 @@ fn oversized_resource_is_rejected() {
     assert_eq!((summary.rejected, &summary.errors[..]), (1, &[reason.to_owned()][..]));
 }
 
+/// "metric nothing: invalid metric name" did not say which one.
+#[test]
+fn a_metric_without_a_name_is_named_by_its_position() {
+    let mut all = request("m", "", sum(1, true, number(1.0)));
+    let unnamed = request("", "", sum(1, true, number(1.0)));
+    all.resource_metrics.extend(unnamed.resource_metrics);
+    let summary = read_protobuf(&all.encode_to_vec(), NOW, &mut VecSeriesSink::default()).unwrap();
+    let error = &summary.errors[0];
+    assert!(error.starts_with("metric 2 of the request, which has no name: "), "{error}");
+    assert_eq!((summary.points, summary.rejected), (1, 1));
+}
+
 /// A small request must not expand to gigabytes: one resource of 15 kB and very many series.
 #[test]
 fn new_series_memory_is_bounded() {

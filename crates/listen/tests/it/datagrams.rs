@@ -236,7 +236,10 @@ fn port_in_use_is_named() {
     let address = socket.local_addr().unwrap();
     let settings = statsd(SocketAddresses { udp: vec![address], ..SocketAddresses::default() });
     let error = Listener::start(settings, Arc::clone(&world.intake)).unwrap_err();
-    assert!(error.to_string().starts_with(&format!("cannot listen on udp {address}: ")), "{error}");
+    let error = error.to_string();
+    assert!(error.starts_with(&format!("cannot listen on udp {address}: ")), "{error}");
+    // "Address already in use (os error 98)" said nothing of what to do.
+    assert!(error.ends_with("`ss -lntup`, and stop it or choose another address"), "{error}");
     let error =
         Listener::start(statsd(SocketAddresses::default()), Arc::clone(&world.intake)).unwrap_err();
     assert!(matches!(error, Error::NoAddress));
