@@ -169,9 +169,10 @@ impl Source for ReadRecorder<'_> {
         &self,
         series: &SeriesHandle,
         range: Range<i64>,
+        is_single_window: bool,
     ) -> query::Result<(Option<HistogramIncrements>, Vec<Gap>)> {
         self.add(&[series], &range);
-        self.source.increments(series, range)
+        self.source.increments(series, range, is_single_window)
     }
 
     /// Queries read no windows, which would not be noted.
