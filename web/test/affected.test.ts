@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { describeAffected, distributionOf, lookbackOf } from "../src/lib/affected";
+import { countedRange, describeAffected, distributionOf, lookbackOf } from "../src/lib/affected";
 import type { AlertRow } from "../src/lib/alertHistory";
 import { describePeriod, formatPeriod, lastPeriod } from "../src/lib/alertPeriod";
 import type { AlertJson } from "../src/lib/alerts";
@@ -40,11 +40,34 @@ test("an own rule has the threshold of the criterion that holds, if it is an upp
   expect(own(above, { forecast: "full in 2 h" })).toBeNull();
 });
 
+test("a rule about the share above 250 ms has a threshold: affected is no longer unknown", () => {
+  const own = (limit?: string) => {
+    const text = "share above 250ms above 0.05 of checkout within 5min";
+    const criterion = { text, threshold: 0.05, unit: "", limit };
+    const alert = { query: "checkout", criterion } as unknown as AlertJson;
+    return distributionOf({ alertname: "Slow", route: "/pay" }, rule({}), alert);
+  };
+  const selector = 'checkout{route="/pay"}';
+  expect(own("250ms")).toEqual({ threshold: "1ms * 250", selector, limit: "250 ms" });
+  expect(own("2.5us")).toEqual({ threshold: "1ms * 0.0025", selector, limit: "2.5 µs" });
+  expect(own("2min")).toEqual({ threshold: "1ms * 120000", selector, limit: "2 min" });
+  expect(own("4096B")).toMatchObject({ threshold: "4096" });
+  expect(own("0.25")).toEqual({ threshold: "0.25", selector, limit: "0.25" });
+  expect(own()).toBeNull();
+});
+
 test("a rule looks back for its longest range", () => {
   expect(lookbackOf("rate(a[5m]) + rate(b[1h])")).toBe(60 * MINUTE);
   expect(lookbackOf("quantile 0.99 above 250ms of checkout within 10min")).toBe(10 * MINUTE);
   expect(lookbackOf("max_over_time(a[1h30m:1m])")).toBe(90 * MINUTE);
   expect(lookbackOf("depth > 5")).toBe(5 * MINUTE);
+});
+
+test("card and history count the requests of an active alert in the same time, none ahead", () => {
+  const query = "share of requests above 250ms above 0.05 of checkout within 5min";
+  const { from, to } = countedRange(NOON, query, NOON + 101e3);
+  expect([from, to]).toEqual([NOON - 5 * MINUTE, NOON + 90e3]);
+  expect(countedRange(NOON + 1, query, NOON + 2).to).toBe(NOON + 1);
 });
 
 test("how many, of how many, above what, and when", () => {

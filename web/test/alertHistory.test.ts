@@ -1,8 +1,9 @@
 import { expect, test } from "vitest";
 
 import { toRows } from "../src/lib/alertHistory";
+import type { AlertJson } from "../src/lib/alerts";
 import { exact } from "../src/lib/distribution";
-import { isAlertOf } from "../src/lib/firingAlerts.svelte";
+import { countFiring, isAlertOf } from "../src/lib/firingAlerts.svelte";
 import {
   describeFiring,
   isPromqlSelector,
@@ -30,6 +31,7 @@ test("evaluations become periods of one state", () => {
       series({ alertname: "Never", alertstate: "firing" }, []),
     ],
     10,
+    100,
   );
   expect(rows.map(({ name }) => name)).toEqual(["Down", "Slow"]);
   expect(rows[1]).toMatchObject({
@@ -42,6 +44,26 @@ test("evaluations become periods of one state", () => {
       { state: "pending", start: 60, end: 70 },
     ],
   });
+});
+
+test("a time of firing does not end in the future, after the last column", () => {
+  const [row] = toRows([series({ alertname: "Slow", alertstate: "firing" }, [60, 120])], 60, 101);
+  expect(row).toMatchObject({ firingMs: 101, periods: [{ start: 0, end: 101 }] });
+  const [late] = toRows([series({ alertname: "Slow", alertstate: "firing" }, [180])], 60, 101);
+  expect(late).toMatchObject({ firingMs: 0, periods: [{ start: 120, end: 120 }] });
+});
+
+test("rows of the overview count firing alerts as its first line does", () => {
+  const alert = (changes: object) =>
+    ({ labels: {}, acknowledgement: null, silenced_by: [], ...changes }) as unknown as AlertJson;
+  const ofWindow = (window: string, changes: object = {}) =>
+    alert({ file: "slo", name: "SloBudgetBurn", labels: { slo: "pay", window }, ...changes });
+  const silenced = alert({ file: "a", fingerprint: "1", silenced_by: ["x"] });
+  const acknowledged = alert({ file: "a", fingerprint: "2", acknowledgement: { by: "ann" } });
+  const free = alert({ file: "a", fingerprint: "3" });
+  const all = [ofWindow("1h"), ofWindow("6h"), silenced, acknowledged, free];
+  expect(countFiring(all)).toBe(2);
+  expect(countFiring([silenced])).toBe(0);
 });
 
 test("a replay becomes periods, from the start of the range to its end", () => {

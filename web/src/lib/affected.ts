@@ -7,7 +7,14 @@ import { runQuery, type QueryResult } from "./query";
 import type { NamedThreshold, RuleRow } from "./rules";
 import { addMatcher } from "./selector";
 import * as time from "./time";
-import { formatCount, formatRange, formatShare, formatValue } from "./unit";
+import {
+  formatCount,
+  formatRange,
+  formatShare,
+  formatValue,
+  isTimeUnit,
+  nanosecondsOf,
+} from "./unit";
 
 /** A distribution and its threshold in PromQL. */
 export interface AffectedQuery extends NamedThreshold {
@@ -38,16 +45,28 @@ export function distributionOf(
 ): AffectedQuery | null {
   const criterion = alert?.criterion;
   if (alert && criterion) {
-    const { text, threshold, unit, forecast } = criterion;
+    const { text, threshold, unit, limit, forecast } = criterion;
     const isAbove = text.includes(" above ") && text.includes(` of ${alert.query} within `);
-    if (!isAbove || typeof threshold !== "number" || !unit || forecast !== undefined) return null;
+    if (!isAbove || forecast !== undefined) return null;
     const selector = withLabels(alert.query, labels, rule);
     // A number is in the unit of the series.
-    return { threshold: String(threshold), selector, limit: formatValue(threshold, unit) };
+    if (typeof threshold === "number" && unit) {
+      return { threshold: String(threshold), selector, limit: formatValue(threshold, unit) };
+    }
+    // The threshold of a share or a count has no unit: its limit is of the values.
+    return limit === undefined ? null : { ...limitOf(limit), selector };
   }
   if (!rule?.distribution) return null;
   const { threshold, selector } = rule.distribution;
   return { threshold, selector: withLabels(selector, labels, rule), limit: threshold };
+}
+
+/** A limit such as `250ms` in PromQL, which knows neither `us` nor `min`, and as it is shown. */
+function limitOf(text: string): { threshold: string; limit: string } {
+  const [, number = text, unit = ""] = /^(-?[\d.]+(?:e[+-]?\d+)?)(\D+)$/i.exec(text) ?? [];
+  const limit = formatValue(Number(number), unit);
+  if (!isTimeUnit(unit)) return { threshold: number, limit };
+  return { threshold: `1ms * ${(Number(number) * nanosecondsOf(unit)) / 1e6}`, limit };
 }
 
 /** The series of an alert: labels that its rule adds are not theirs. */
@@ -67,6 +86,22 @@ export function lookbackOf(query: string): number {
   const found = [...query.matchAll(/(?:\[|within )((?:\d+(?:min|[smhdw]))+)/g)];
   const ranges = found.map(([, range]) => -(time.parseTime(`-${range}`, 0) ?? 0));
   return ranges.length > 0 ? Math.max(...ranges) : LOOKBACK_MS;
+}
+
+/** Numbers of active alerts follow with each half minute. */
+const COUNT_MS = 30_000;
+
+/**
+ * The time in which the requests of an active alert are counted, the same wherever it is shown:
+ * from its window before it began.
+ */
+export function countedRange(
+  since: number,
+  query: string,
+  now: number,
+): { from: number; to: number } {
+  const to = Math.max(Math.floor(now / COUNT_MS) * COUNT_MS, since);
+  return { from: since - lookbackOf(query), to };
 }
 
 /** Requests above the threshold; null if there were no requests. */

@@ -38,11 +38,11 @@ export async function fetchAlertHistory(
   const step = columnStep(to - from, MAX_STEPS);
   const range = alignRange(from, to, step);
   const result = await runQuery("ALERTS", "promql", range, step, signal);
-  return { range, step, rows: toRows(result.series, step) };
+  return { range, step, rows: toRows(result.series, step, to) };
 }
 
-/** Alerts, the one that was active last first. */
-export function toRows(series: readonly QuerySeries[], step: number): AlertRow[] {
+/** Alerts, the one that was active last first. The last column may end after `to`. */
+export function toRows(series: readonly QuerySeries[], step: number, to: number): AlertRow[] {
   const rows = new Map<string, AlertRow>();
   for (const one of series) {
     const { __name__: _, alertname: name = "", alertstate, ...labels } = one.labels;
@@ -60,6 +60,7 @@ export function toRows(series: readonly QuerySeries[], step: number): AlertRow[]
   }
   const all = [...rows.values()].filter(({ periods }) => periods.length > 0);
   for (const row of all) {
+    for (const period of row.periods) period.end = Math.max(Math.min(period.end, to), period.start);
     row.periods.sort((a, b) => a.start - b.start);
     const firing = row.periods.filter(({ state }) => state === "firing");
     row.fired = firing.length;

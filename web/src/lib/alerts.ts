@@ -11,6 +11,8 @@ export interface AlertCriterionJson extends BracketJson {
   text: string;
   threshold: BoundJson;
   unit: string;
+  /** Limit of the values of a distribution that the criterion is about, such as `250ms`. */
+  limit?: string;
   /** Of a forecast: when the gauge reaches its bound, in words. */
   forecast?: string;
 }

@@ -1,6 +1,6 @@
 /** Firing alerts of the rows of the overview. */
 
-import { fetchAlerts, type AlertJson } from "./alerts";
+import { fetchAlerts, groupAlerts, isAttended, type AlertJson } from "./alerts";
 import type { OverviewRow } from "./overview";
 import { ServerRequest } from "./request.svelte";
 
@@ -36,8 +36,16 @@ export class FiringAlerts {
 
   /** Number of firing alerts of a row. */
   count(row: Pick<OverviewRow, "name" | "labels">): number {
-    return (this.request.value ?? []).filter((alert) => isAlertOf(alert, row)).length;
+    return countFiring((this.request.value ?? []).filter((alert) => isAlertOf(alert, row)));
   }
+}
+
+/**
+ * Number of problems: alerts that nobody acknowledged or silenced, those of the windows of an SLO
+ * as one. All numbers of the overview count so.
+ */
+export function countFiring(alerts: readonly AlertJson[]): number {
+  return groupAlerts(alerts.filter((alert) => !isAttended(alert))).length;
 }
 
 /**

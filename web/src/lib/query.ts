@@ -30,6 +30,8 @@ export interface QuerySeries {
 }
 
 export interface QueryResult {
+  /** Text of the query. */
+  query?: string;
   unit: string;
   series: QuerySeries[];
   /** Maxima that belong to percentiles in the result: their query, and their series. */
@@ -93,6 +95,7 @@ export async function runQuery(
   };
   const response = await getJson<QueryJson>("/v1/query", parameters, signal);
   return {
+    query: text,
     unit: response.unit ?? "",
     series: parseData(response.kind, response.data),
     maxima: response.maxima.map(({ expression, data }) => ({

@@ -1,10 +1,13 @@
 /**
  * What happened at a time, for every time axis: deploys and other annotations, changes of series,
- * and alerts that fire. Charts of the same range share one request.
+ * and alerts that fire. Charts of the same range share one request. A chart of a metric has only
+ * the alerts whose rules read it.
  */
 
 import { fetchAlertHistory } from "./alertHistory";
 import { fetchAnnotations } from "./api";
+import { showsAlert } from "./chartAlerts";
+import { fetchRules, ruleOf, type RuleRow } from "./rules";
 import { rangeBetween } from "./time";
 
 export type MarkKind = "note" | "change" | "alert";
@@ -14,6 +17,8 @@ export interface TimeMark {
   text: string;
   start: number;
   end: number;
+  /** Of alerts. */
+  alert?: { name: string; labels: Record<string, string> };
 }
 
 /** Custom properties of app.css. */
@@ -25,6 +30,8 @@ export const MARK_COLOURS: Readonly<Record<MarkKind, string>> = {
 
 /** How long marks are not asked for again. */
 const FRESH_MS = 5_000;
+/** How long rules are not asked for again. */
+const RULES_FRESH_MS = 60_000;
 /** Ranges that are remembered. */
 const MAX_RANGES = 16;
 /** Marks of alerts: more would hide the chart. */
@@ -46,10 +53,12 @@ export async function fetchTimeMarks(
   const notes = annotations.map(({ text, tags, start, end }): TimeMark => {
     return { kind: tags["event"] === "series" ? "change" : "note", text, start, end };
   });
-  const alerts = history.rows.flatMap(({ name, periods }) =>
+  const alerts = history.rows.flatMap(({ name, labels, periods }) =>
     periods
       .filter(({ state }) => state === "firing")
-      .map(({ start, end }): TimeMark => ({ kind: "alert", text: `${name} fires`, start, end })),
+      .map(({ start, end }): TimeMark => {
+        return { kind: "alert", text: `${name} fires`, start, end, alert: { name, labels } };
+      }),
   );
   alerts.sort((a, b) => b.start - a.start);
   return [...notes, ...alerts.slice(0, MAX_ALERTS)].sort((a, b) => a.start - b.start);
@@ -74,16 +83,48 @@ function sharedMarks(from: number, to: number): Promise<TimeMark[]> {
   return marks;
 }
 
+let latestRules: { at: number; rules: Promise<readonly RuleRow[]> } | null = null;
+
+function sharedRules(): Promise<readonly RuleRow[]> {
+  if (latestRules && Date.now() - latestRules.at < RULES_FRESH_MS) return latestRules.rules;
+  const rules = fetchRules(AbortSignal.timeout(30_000)).then(({ rows }) => rows);
+  latestRules = { at: Date.now(), rules };
+  rules.catch(() => (latestRules = null));
+  return rules;
+}
+
+/** Marks without the alerts of other metrics than those of a selector or a query. */
+export function marksOf(
+  marks: readonly TimeMark[],
+  shown: string,
+  rules: readonly RuleRow[],
+): TimeMark[] {
+  return marks.filter(({ alert }) => {
+    if (!alert) return true;
+    const rule = ruleOf(rules, alert);
+    return rule !== undefined && showsAlert(shown, { query: rule.query, labels: alert.labels });
+  });
+}
+
+async function chartMarks(from: number, to: number, shown: string): Promise<TimeMark[]> {
+  const marks = await sharedMarks(from, to);
+  if (shown === "" || !marks.some(({ alert }) => alert)) return marks;
+  return marksOf(marks, shown, await sharedRules());
+}
+
 /** Marks of a chart's range. */
 export class TimeMarks {
   value = $state.raw<TimeMark[]>([]);
 
-  /** Must be called while a component initialises. */
-  constructor(range: () => readonly [number, number]) {
+  /**
+   * Must be called while a component initialises. `shown` is the selector or the query of the
+   * chart; a chart without one has all alerts.
+   */
+  constructor(range: () => readonly [number, number], shown: () => string = () => "") {
     $effect(() => {
       const [from, to] = range();
       let isCurrent = true;
-      sharedMarks(from, to).then(
+      chartMarks(from, to, shown()).then(
         (marks) => isCurrent && (this.value = marks),
         () => {},
       );
