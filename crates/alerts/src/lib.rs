@@ -53,6 +53,7 @@ mod history_recorder;
 mod inventory_store;
 mod json_body;
 mod message_templates;
+mod missing_series;
 mod notifier_handle;
 mod notifier_status;
 mod primary_site;
@@ -86,6 +87,7 @@ mod state_file;
 mod store_evaluator;
 mod submitted_alerts;
 mod submitted_received_alerts;
+mod target_health;
 #[cfg(test)]
 mod test_group;
 mod unmatched_rules;

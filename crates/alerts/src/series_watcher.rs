@@ -1,22 +1,24 @@
 //! The thread that notices which series vanished and which appeared, and stores what changed.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use decode::SeriesSink as _;
 use intake::{EventCounter, Intake, LogFn, LogLevel, Meter, SeriesKeyEncoding};
-use model::{Selector, SeriesId, selector};
+use model::{Sample, Selector, Series, SeriesId, SeriesKind, selector};
 use rules::{
-    ObservedSeries, SeriesEvent, SeriesInventory, SeriesSetChange, StoredInventory,
-    encode_inventory, match_changes,
+    ChangeAcceptance, MatchedChange, ObservedSeries, SeriesEvent, SeriesInventory, SeriesSetChange,
+    StoredInventory, encode_inventory, match_changes,
 };
 use store::{ReadView, SelectedSeries, Store};
 
 use crate::inventory_store::InventoryStore;
+use crate::missing_series::{ACCEPTED_BY, ACCEPTED_NOTE, MissingSeries};
 use crate::sample_writer::RULES_PRODUCER;
 use crate::series_change_alerts::{ChangeSeverity, FIRING_MAX, SeriesChangeAlerts};
+use crate::target_health::TargetHealth;
 
 /// Time between two polls.
 const POLL: Duration = Duration::from_secs(15);
@@ -96,11 +98,14 @@ pub(crate) struct SeriesWatcher {
     is_loaded: bool,
     /// Polls since the inventory was stored.
     unstored_polls: u32,
-    /// New series by time, and their IDs.
+    /// New series by time, without those that vanished.
     appeared: VecDeque<ObservedSeries>,
-    appeared_ids: VecDeque<SeriesId>,
     /// Series that vanished in the polls before: others of the same cause may follow.
     vanished: Vec<ObservedSeries>,
+    /// Series of targets that are down: they vanish if the target returns without them.
+    down: Vec<ObservedSeries>,
+    /// Series of changes that are stored and open.
+    missing: MissingSeries,
     /// Polls since the first of them vanished.
     gathering_polls: u32,
     dropped: EventCounter,
@@ -126,8 +131,9 @@ impl SeriesWatcher {
             is_loaded: false,
             unstored_polls: 0,
             appeared: VecDeque::new(),
-            appeared_ids: VecDeque::new(),
             vanished: Vec::new(),
+            down: Vec::new(),
+            missing: MissingSeries::default(),
             gathering_polls: 0,
             dropped,
         }
@@ -161,13 +167,20 @@ impl SeriesWatcher {
         let mut inventory = SeriesInventory::default();
         inventory.resume(stored);
         let mut appeared = Vec::new();
+        // By source and end.
+        let mut silent: HashMap<(Option<u64>, i64), Vec<SeriesId>> = HashMap::new();
         // No row is looked for.
         view.each_activity(&|_| i64::MAX, &mut |activity| {
-            let id = activity.series.id();
-            if inventory.restore(activity.position, id, stored)
-                && let Some(time_ns) = stored.appeared_ns(id)
-            {
-                appeared.push((time_ns, activity.series, activity.producer));
+            let (id, position, producer) =
+                (activity.series.id(), activity.position, activity.producer);
+            if !inventory.restore(position, id, stored) {
+                return;
+            }
+            if !inventory.is_active(position) {
+                silent.entry((producer, inventory.known_end(position))).or_default().push(id);
+            }
+            if let Some(time_ns) = stored.appeared_ns(id) {
+                appeared.push((time_ns, activity.series, producer));
             }
         })?;
         appeared.sort_unstable_by_key(|(time_ns, ..)| *time_ns);
@@ -177,7 +190,29 @@ impl SeriesWatcher {
             let Some(entry) = view.entry(&series) else { continue };
             let observed = ObservedSeries { source, series: (*entry.series).clone(), time_ns };
             self.appeared.push_back(observed);
-            self.appeared_ids.push_back(series.id());
+        }
+        self.restore_missing(view, silent)
+    }
+
+    /// Series of open changes. Which ones they are is not stored: those of the source that sent
+    /// last at the time of the change. Of series that did not fall silent at once, these are the
+    /// last ones.
+    fn restore_missing(
+        &mut self,
+        view: &ReadView,
+        silent: HashMap<(Option<u64>, i64), Vec<SeriesId>>,
+    ) -> store::Result<()> {
+        let since_ns = self.intake.now().saturating_sub(OPEN_NS);
+        let changes = rules::read_changes(view, since_ns..i64::MAX)?;
+        let open: HashMap<(&str, i64), &SeriesSetChange> = changes
+            .iter()
+            .filter(|change| change.acceptance.is_none())
+            .map(|change| ((change.source.as_str(), change.time_ns), change))
+            .collect();
+        for ((producer, end_ns), series) in silent {
+            if let Some(change) = open.get(&(self.source_name(producer).as_str(), end_ns)) {
+                self.missing.add(change.id(), series);
+            }
         }
         Ok(())
     }
@@ -205,9 +240,8 @@ impl SeriesWatcher {
             series.push((activity.position, activity.series.id()));
         });
         outcome.map_err(|error| error.to_string())?;
-        let times = self.appeared.iter().map(|observed| observed.time_ns);
         let appeared: HashMap<SeriesId, i64> =
-            self.appeared_ids.iter().copied().zip(times).collect();
+            self.appeared.iter().map(|new| (new.series.id(), new.time_ns)).collect();
         match encode_inventory(&self.inventory, &series, &appeared) {
             Some(bytes) => self.file.write(&bytes),
             None => Ok(()),
@@ -246,14 +280,14 @@ impl SeriesWatcher {
         );
         self.inventory = inventory.into_inner();
         self.dropped.add(more);
-        let before = self.vanished.len();
+        let is_first = self.vanished.is_empty();
         // Also if the poll fails: they are found once.
-        self.add(&view, &events, now_ns);
+        let mut has_more = self.add(&view, &events, now_ns);
         outcome?;
         self.inventory.end_poll();
-        self.gathering_polls = if before == 0 { 0 } else { self.gathering_polls + 1 };
-        let is_complete =
-            self.vanished.len() == before || self.gathering_polls >= GATHERING_POLLS_MAX;
+        has_more |= self.separate_down(&view, now_ns)?;
+        self.gathering_polls = if is_first { 0 } else { self.gathering_polls + 1 };
+        let is_complete = !has_more || self.gathering_polls >= GATHERING_POLLS_MAX;
         self.unstored_polls += 1;
         if !self.vanished.is_empty() && is_complete {
             self.store_changes(&view, now_ns);
@@ -261,16 +295,25 @@ impl SeriesWatcher {
         } else if self.unstored_polls >= STORED_POLLS {
             self.store_inventory();
         }
+        self.read_acceptances(now_ns)
+    }
+
+    /// Counts open changes, and ends the alerts of those that are accepted.
+    fn read_acceptances(&mut self, now_ns: i64) -> store::Result<()> {
         let open_since_ns = now_ns.saturating_sub(OPEN_NS);
         // An alert may be of an earlier change: it fires from when that was noticed.
         let earliest_ns = self.alerts.earliest_ns().unwrap_or(open_since_ns);
         let since_ns = earliest_ns.min(open_since_ns).saturating_sub(1);
-        let recent = rules::read_changes(&view, since_ns..i64::MAX)?;
+        // A later view: series that sent again may have accepted a change in this poll.
+        let recent = rules::read_changes(&self.store.view()?, since_ns..i64::MAX)?;
         let is_open = |change: &&SeriesSetChange| {
             change.acceptance.is_none() && change.time_ns >= open_since_ns
         };
         let open = recent.iter().filter(is_open).count();
         self.control.open.store(open as u64, Ordering::Relaxed);
+        let accepted = recent.iter().filter(|change| change.acceptance.is_some());
+        let accepted: HashSet<String> = accepted.map(SeriesSetChange::id).collect();
+        self.missing.forget(|id| accepted.contains(id));
         if let Err(error) = self.alerts.end_accepted(&recent, now_ns) {
             let what = "cannot end the alerts of accepted changes of series";
             (self.log)(LogLevel::Error, &format!("{what}: {error}"));
@@ -278,29 +321,42 @@ impl SeriesWatcher {
         Ok(())
     }
 
+    /// Adds what a poll found. Returns whether series vanished.
     fn add(
         &mut self,
         view: &ReadView,
         events: &[(SelectedSeries, Option<u64>, SeriesEvent)],
         now_ns: i64,
-    ) {
+    ) -> bool {
         let mut names: BTreeMap<Option<u64>, String> = BTreeMap::new();
+        let mut markers = MarkerSeries::default();
+        let (mut returned, mut vanished) = (HashSet::new(), HashSet::new());
         for (series, producer, event) in events {
             let source = names.entry(*producer).or_insert_with(|| self.source_name(*producer));
             let Some(entry) = view.entry(series) else { continue };
-            if source == RULES_PRODUCER || entry.series.name().starts_with(OWN_PREFIX) {
+            let is_left_out =
+                source == RULES_PRODUCER || entry.series.name().starts_with(OWN_PREFIX);
+            if is_left_out || markers.contains(view, &entry.series) {
                 continue;
             }
             let (source, id) = (source.clone(), series.id());
             let series = (*entry.series).clone();
             let observed = |time_ns| ObservedSeries { source, series, time_ns };
             match event {
-                SeriesEvent::Appeared => {
-                    self.appeared.push_back(observed(now_ns));
-                    self.appeared_ids.push_back(id);
+                SeriesEvent::Appeared => self.appeared.push_back(observed(now_ns)),
+                SeriesEvent::Returned => _ = returned.insert(id),
+                SeriesEvent::Vanished { end_ns } => {
+                    vanished.insert(id);
+                    self.vanished.push(observed(*end_ns));
                 }
-                SeriesEvent::Vanished { end_ns } => self.vanished.push(observed(*end_ns)),
             }
+        }
+        if !vanished.is_empty() {
+            // Such a series is in the place of none, least of all in its own.
+            self.appeared.retain(|new| !vanished.contains(&new.series.id()));
+        }
+        if !returned.is_empty() {
+            self.end_silence(&returned, now_ns);
         }
         let first_ns = now_ns.saturating_sub(APPEARED_RETENTION_NS);
         let is_held = |observed: &ObservedSeries| observed.time_ns >= first_ns;
@@ -308,11 +364,53 @@ impl SeriesWatcher {
             || self.appeared.front().is_some_and(|first| !is_held(first))
         {
             self.appeared.pop_front();
-            self.appeared_ids.pop_front();
         }
         let excess = self.vanished.len().saturating_sub(SERIES_MAX);
         self.vanished.truncate(SERIES_MAX);
         self.dropped.add(excess as u64);
+        !vanished.is_empty()
+    }
+
+    /// Series that send again have not changed: neither they nor what they have been in.
+    fn end_silence(&mut self, returned: &HashSet<SeriesId>, now_ns: i64) {
+        let is_missing = |old: &ObservedSeries| !returned.contains(&old.series.id());
+        self.vanished.retain(is_missing);
+        self.down.retain(is_missing);
+        for change_id in self.missing.remove(returned) {
+            let (by, note) = (ACCEPTED_BY.to_owned(), ACCEPTED_NOTE.to_owned());
+            let (series, sample) = ChangeAcceptance { at_ns: now_ns, by, note }.sample(&change_id);
+            if let Err(error) = self.append(series, &sample) {
+                let what = "cannot store that the series of a change send again";
+                (self.log)(LogLevel::Error, &format!("{what}: {error}"));
+            }
+        }
+    }
+
+    /// Sets series aside whose targets are down, and takes back those whose targets are not.
+    /// Returns whether there are such ones.
+    fn separate_down(&mut self, view: &ReadView, now_ns: i64) -> store::Result<bool> {
+        let mut health = TargetHealth::new(view, now_ns);
+        let (vanished, before) =
+            (std::mem::take(&mut self.vanished), std::mem::take(&mut self.down));
+        let (mut has_more, mut outcome) = (false, Ok(()));
+        let old = vanished.into_iter().map(|old| (old, false));
+        for (old, was_down) in old.chain(before.into_iter().map(|old| (old, true))) {
+            // A series whose target cannot be read stays where it is.
+            let is_down = health.is_down(&old.series).unwrap_or_else(|error| {
+                outcome = Err(error);
+                was_down
+            });
+            if is_down {
+                self.down.push(old);
+            } else {
+                has_more |= was_down;
+                self.vanished.push(old);
+            }
+        }
+        let excess = self.down.len().saturating_sub(SERIES_MAX);
+        self.down.truncate(SERIES_MAX);
+        self.dropped.add(excess as u64);
+        outcome.map(|()| has_more)
     }
 
     fn source_name(&self, producer: Option<u64>) -> String {
@@ -331,14 +429,16 @@ impl SeriesWatcher {
         let has_others = |name: &str| others.get(name).copied().unwrap_or(false);
         let changes = match_changes(&vanished, appeared, &has_others);
         self.dropped.add(changes.len().saturating_sub(CHANGES_MAX) as u64);
-        for change in changes.iter().take(CHANGES_MAX) {
+        for MatchedChange { change, vanished } in changes.iter().take(CHANGES_MAX) {
             let (source, text) = (&change.source, &change.text);
             (self.log)(LogLevel::Info, &format!("source {source:?}: {text}"));
-            if let Err(error) = self.append(change) {
+            let (series, sample) = change.sample();
+            if let Err(error) = self.append(series, &sample) {
                 self.dropped.add(1);
                 (self.log)(LogLevel::Error, &format!("cannot store a change of series: {error}"));
                 continue;
             }
+            self.missing.add(change.id(), vanished.iter().copied());
             self.raise(change, now_ns);
         }
     }
@@ -359,17 +459,39 @@ impl SeriesWatcher {
         }
     }
 
-    fn append(&self, change: &SeriesSetChange) -> Result<(), intake::Error> {
+    fn append(&self, series: Series, sample: &Sample) -> Result<(), intake::Error> {
         let producer = self.intake.producer(PRODUCER);
         // Nothing may change for months.
         producer.disable_absence_monitor();
-        let (series, sample) = change.sample();
         let series = series.validate()?;
         let mut writer = self.intake.writer_for(producer.id(), SeriesKeyEncoding::CANONICAL);
         writer.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
-        writer.sample(&sample)?;
+        writer.sample(sample)?;
         self.intake.append(&producer, writer)?.wait_durable()?;
         Ok(())
+    }
+}
+
+/// Series that have nothing but the staleness markers of histograms, by the name of the metric: they
+/// appear when a target stops.
+#[derive(Default)]
+struct MarkerSeries(BTreeMap<String, HashSet<SeriesId>>);
+
+impl MarkerSeries {
+    fn contains(&mut self, view: &ReadView, series: &Series) -> bool {
+        if !matches!(series.kind(), SeriesKind::Counter(_) | SeriesKind::Gauge) {
+            return false;
+        }
+        let name = series.name();
+        if !self.0.contains_key(name) {
+            let all = view.select(&Selector::label_equals(selector::NAME, name));
+            let histograms =
+                all.iter().filter(|entry| matches!(entry.series.kind(), SeriesKind::Histogram(_)));
+            let marker = |series: &Series| decode::staleness::marker_series(series).ok().flatten();
+            let markers = histograms.filter_map(|entry| Some(marker(&entry.series)?.id()));
+            self.0.insert(name.to_owned(), markers.collect());
+        }
+        self.0[name].contains(&series.id())
     }
 }
 

@@ -81,7 +81,7 @@ pub use rule_snapshot::{
 };
 pub use rule_test::{RuleTestFailure, RuleTestFile, parse_rule_test_file, run_rule_tests};
 pub use series_set_changes::{
-    ChangeAcceptance, InventoryError, ObservedSeries, SeriesEvent, SeriesInventory,
+    ChangeAcceptance, InventoryError, MatchedChange, ObservedSeries, SeriesEvent, SeriesInventory,
     SeriesSetChange, StoredInventory, decode_inventory, encode_inventory, match_changes,
     read_changes,
 };

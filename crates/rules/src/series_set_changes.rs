@@ -20,7 +20,7 @@ pub use self::inventory::{SeriesEvent, SeriesInventory};
 pub use self::inventory_file::{
     InventoryError, StoredInventory, decode_inventory, encode_inventory,
 };
-pub use self::matching::{ObservedSeries, match_changes};
+pub use self::matching::{MatchedChange, ObservedSeries, match_changes};
 
 /// Name of the series of annotations.
 const ANNOTATION: &str = "annotation";

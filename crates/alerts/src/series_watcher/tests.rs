@@ -17,6 +17,8 @@ struct Fixture {
     watcher: SeriesWatcher,
     received: Arc<ReceivedAlerts>,
     now_ns: Arc<AtomicI64>,
+    /// Value of the series `up`.
+    up: f64,
 }
 
 impl Fixture {
@@ -35,7 +37,7 @@ impl Fixture {
 
     /// Kills the process, and starts it after some time.
     fn restart(self, down_s: i64) -> Fixture {
-        let Fixture { disk, watcher, received, now_ns } = self;
+        let Fixture { disk, watcher, received, now_ns, up: _ } = self;
         drop((watcher, received));
         Fixture::open(disk, now_ns.load(Ordering::SeqCst) + down_s * 1_000_000_000)
     }
@@ -72,7 +74,7 @@ impl Fixture {
         let alerts = SeriesChangeAlerts { received: Arc::clone(&received), on_change };
         let dependencies = WatcherDependencies { intake, store, control, file, alerts, log };
         let watcher = SeriesWatcher::new(dependencies);
-        Fixture { disk: sim, watcher, received, now_ns }
+        Fixture { disk: sim, watcher, received, now_ns, up: 1.0 }
     }
 
     /// Alerts: state, severity, source and text.
@@ -114,7 +116,11 @@ impl Fixture {
         for series in series {
             let series = series.clone().validate().expect("a valid series");
             writer.series(&series.canonical_key(), &mut || Ok(series.clone())).expect("added");
-            let value = SampleValue::Number(1.0);
+            let value = match series.kind() {
+                SeriesKind::Histogram(_) => SampleValue::Histogram(Box::default()),
+                _ if series.name() == "up" => SampleValue::Number(self.up),
+                _ => SampleValue::Number(1.0),
+            };
             writer.sample(&Sample { start: now_ns, end: now_ns, value }).expect("added");
         }
         let receipt = intake.append(&producer, writer).expect("appended");
@@ -196,6 +202,93 @@ fn a_change_is_an_alert_until_somebody_accepts_it() {
     fixture.run(1, &[new, steady]);
     assert_eq!(fixture.alerts(), [format!("resolved info shop: {DROPPED}")]);
     assert_eq!(fixture.watcher.control.open.load(Ordering::Relaxed), 0);
+}
+
+/// Series of an application that is scraped, `up` first.
+fn scraped() -> [Series; 4] {
+    let histogram = SeriesKind::Histogram(hist::codec::header::Temporality::Delta);
+    let kinds = [
+        ("up", SeriesKind::Gauge),
+        ("requests", SeriesKind::Gauge),
+        ("jobs", SeriesKind::Gauge),
+        ("duration", histogram),
+    ];
+    kinds.map(|(name, kind)| {
+        Series::new(name, kind).with_label("instance", "a:80").with_label("job", "shop")
+    })
+}
+
+/// What a scrape that fails stores: `up`, and markers of the series at first.
+fn outage(fixture: &mut Fixture, polls: u32) {
+    let [up, requests, jobs, duration] = scraped();
+    let marker = decode::staleness::marker_series(&duration).expect("valid").expect("a marker");
+    fixture.up = 0.0;
+    fixture.run(1, &[up.clone(), requests, jobs, marker]);
+    fixture.run(polls, &[up]);
+    fixture.up = 1.0;
+}
+
+/// A user stopped a scraped application for some minutes and saw `kind or unit changed in 20
+/// series, 20 new`, with an alert that did not end.
+#[test]
+fn an_outage_of_a_target_is_no_change_of_its_series() {
+    for polls in [10, 40, 300] {
+        let mut fixture = Fixture::new();
+        fixture.run(2, &[Series::new("steady", SeriesKind::Gauge)]);
+        for _ in 0..3 {
+            fixture.run(20, &scraped());
+            outage(&mut fixture, polls);
+        }
+        fixture.run(20, &scraped());
+        assert_eq!(fixture.texts(), [""; 0], "{polls} polls");
+        assert_eq!(fixture.alerts(), [""; 0], "{polls} polls");
+    }
+}
+
+/// Nothing says that the source is down: it sends by itself.
+#[test]
+fn an_alert_of_series_that_vanished_ends_when_they_are_back() {
+    let steady = Series::new("steady", SeriesKind::Gauge);
+    let pushed = [balanced(2), vec![steady.clone()]].concat();
+    let text = "2 series vanished, such as latency{LoadBalancer=\"lb00\",region=\"eu\"}";
+    for is_restarted in [false, true] {
+        let mut fixture = Fixture::new();
+        fixture.run(2, std::slice::from_ref(&steady));
+        fixture.run(20, &pushed);
+        fixture.run(20, std::slice::from_ref(&steady));
+        assert_eq!(fixture.texts(), [text]);
+        assert_eq!(fixture.alerts(), [format!("firing info shop: {text}")]);
+        if is_restarted {
+            fixture = fixture.restart(60);
+            fixture.run(2, std::slice::from_ref(&steady));
+        }
+        // One of both is not all.
+        fixture.run(2, &[pushed[0].clone(), steady.clone()]);
+        assert_eq!(fixture.alerts(), [format!("firing info shop: {text}")]);
+        fixture.run(2, &pushed);
+        let resolved = [format!("resolved info shop: {text}")];
+        assert_eq!(fixture.alerts(), resolved, "restarted: {is_restarted}");
+        assert_eq!(fixture.watcher.control.open.load(Ordering::Relaxed), 0);
+        let accepted = fixture.changes().remove(0).acceptance.expect("an acceptance");
+        assert_eq!((&accepted.by[..], &accepted.note[..]), (ACCEPTED_BY, ACCEPTED_NOTE));
+        // Another time, they are another change.
+        fixture.run(20, &pushed);
+        fixture.run(60, std::slice::from_ref(&steady));
+        assert_eq!(fixture.texts().len(), 2);
+    }
+}
+
+#[test]
+fn a_target_that_returns_with_other_labels_has_changed() {
+    let mut fixture = Fixture::new();
+    fixture.run(2, &[Series::new("steady", SeriesKind::Gauge)]);
+    fixture.run(20, &scraped());
+    outage(&mut fixture, 300);
+    let [up, requests, jobs, duration] = scraped();
+    fixture.run(20, &[up, requests.with_label("zone", "a"), jobs, duration]);
+    let text = "label `zone` appeared in 1 series, 1 new, such as \
+                requests{instance=\"a:80\",job=\"shop\"}";
+    assert_eq!(fixture.texts(), [text]);
 }
 
 #[test]

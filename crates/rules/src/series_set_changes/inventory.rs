@@ -48,8 +48,10 @@ pub(super) struct SeriesArrivals {
 /// Change of one series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeriesEvent {
-    /// It has data for the first time since the inventory began, or again after it vanished.
+    /// It has data for the first time since the inventory began.
     Appeared,
+    /// It has data again after it vanished.
+    Returned,
     /// It fell silent.
     Vanished {
         /// End of its newest row, in nanoseconds since the Unix epoch, up to a second too late.
@@ -123,9 +125,10 @@ impl SeriesInventory {
         let activity = self.entry(position);
         match newer_end_ns {
             Some(end_ns) => {
-                let has_appeared = !activity.is_active;
+                let (is_sending, is_known) = (activity.is_active, activity.end_s > 0);
                 activity.arrive(seconds(end_ns.div_euclid(NS_PER_S).saturating_add(1)), now_s);
-                (has_appeared && is_complete).then_some(SeriesEvent::Appeared)
+                let event = if is_known { SeriesEvent::Returned } else { SeriesEvent::Appeared };
+                (!is_sending && is_complete).then_some(event)
             }
             None if now_s >= quiet_until_s && activity.is_silent(now_s) => {
                 activity.is_active = false;
@@ -285,14 +288,16 @@ mod tests {
     }
 
     #[test]
-    fn a_new_series_appears_and_the_first_ones_are_no_news() {
+    fn a_new_series_appears_an_old_one_returns_and_the_first_ones_are_no_news() {
         let old = |_: i64| true;
         let new = |second: i64| second > 300;
         let again = |second: i64| !(300..=900).contains(&second);
         let found = events(&[&old, &new, &again], 100);
-        let appeared = found.iter().filter(|it| it.2 == SeriesEvent::Appeared);
-        let appeared: Vec<_> = appeared.map(|it| (it.0, it.1)).collect();
-        assert_eq!(appeared, [(315, 1), (915, 2)]);
+        let of = |event: SeriesEvent| -> Vec<(i64, u32)> {
+            found.iter().filter(|it| it.2 == event).map(|it| (it.0, it.1)).collect()
+        };
+        assert_eq!(of(SeriesEvent::Appeared), [(315, 1)]);
+        assert_eq!(of(SeriesEvent::Returned), [(915, 2)]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::Series;
+use model::{Series, SeriesId};
 
 use super::SeriesSetChange;
 
@@ -24,6 +24,15 @@ pub struct ObservedSeries {
     pub series: Series,
     /// When it sent last, or first.
     pub time_ns: i64,
+}
+
+/// A change, and the series that vanished with it.
+#[derive(Clone, Debug)]
+pub struct MatchedChange {
+    /// Change.
+    pub change: SeriesSetChange,
+    /// If all of them send again, it is over.
+    pub vanished: Vec<SeriesId>,
 }
 
 /// How a series differs from the one in its place.
@@ -62,7 +71,7 @@ pub fn match_changes(
     vanished: &[ObservedSeries],
     appeared: &[ObservedSeries],
     has_others: &dyn Fn(&str) -> bool,
-) -> Vec<SeriesSetChange> {
+) -> Vec<MatchedChange> {
     let mut groups: BTreeMap<(&str, Option<LabelDifference>), ChangeGroup<'_>> = BTreeMap::new();
     let candidates = SeriesCandidates::new(appeared);
     for old in vanished {
@@ -85,12 +94,14 @@ pub fn match_changes(
     }
     let change =
         |((source, difference), group): ((&str, Option<LabelDifference>), ChangeGroup<'_>)| {
-            SeriesSetChange {
+            let change = SeriesSetChange {
                 time_ns: group.vanished.iter().map(|old| old.time_ns).max().unwrap_or(0),
                 source: source.to_owned(),
                 text: sentence(difference.as_ref(), &group),
                 acceptance: None,
-            }
+            };
+            let vanished = group.vanished.iter().map(|old| old.series.id()).collect();
+            MatchedChange { change, vanished }
         };
     groups.into_iter().map(change).collect()
 }
@@ -240,9 +251,13 @@ mod tests {
     fn check(vanished: &[String], appeared: &[String], expected: &[&str]) {
         let list = |texts: &[String]| texts.iter().map(|text| observed(text)).collect::<Vec<_>>();
         let changes = match_changes(&list(vanished), &list(appeared), &|_| false);
-        let texts: Vec<&str> = changes.iter().map(|change| &change.text[..]).collect();
+        let texts: Vec<&str> = changes.iter().map(|it| &it.change.text[..]).collect();
         assert_eq!(texts, expected);
-        assert!(changes.iter().all(|it| it.source == "shop" && it.time_ns == 7));
+        assert!(changes.iter().all(|it| it.change.source == "shop" && it.change.time_ns == 7));
+        // Each series that vanished is of one change.
+        let of_changes: Vec<SeriesId> = changes.into_iter().flat_map(|it| it.vanished).collect();
+        let all: BTreeSet<SeriesId> = of_changes.iter().copied().collect();
+        assert_eq!((all.len(), of_changes.len()), (vanished.len(), vanished.len()));
     }
 
     fn all(texts: &[&str]) -> Vec<String> {
@@ -312,7 +327,7 @@ mod tests {
         let old = observed("latency{lb=a}");
         let new = ObservedSeries { source: "other".to_owned(), ..observed("latency") };
         let changes = match_changes(&[old], &[new], &|_| false);
-        assert_eq!(changes[0].text, "1 series vanished, such as latency{lb=\"a\"}");
+        assert_eq!(changes[0].change.text, "1 series vanished, such as latency{lb=\"a\"}");
     }
 
     #[test]
@@ -323,8 +338,8 @@ mod tests {
         let changes = match_changes(&list(&old), &list(&new), &|_| false);
         let vanished: usize = changes
             .iter()
-            .map(|change| {
-                let words = change.text.split(' ').collect::<Vec<_>>();
+            .map(|found| {
+                let words = found.change.text.split(' ').collect::<Vec<_>>();
                 let at = words.iter().position(|word| word.starts_with("series")).expect("series");
                 words[at - 1].parse::<usize>().expect("a number")
             })
