@@ -26,6 +26,7 @@ mod value;
 
 pub(crate) use alert_data::check_alert_text;
 pub use alert_data::{AlertTemplateData, ExpandedText, expand_alert_text};
+pub(crate) use quote::quoted as go_literal;
 pub use value::{
     TemplateList, TemplateMap, TemplateRecord, TemplateSample, TemplateTime, TemplateValue,
 };

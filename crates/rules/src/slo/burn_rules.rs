@@ -2,6 +2,10 @@
 //!
 //! The condition compares `burn_rate(…)` with the factor, so that missing data holds the state of
 //! an alert: without events in one of the windows the function has no result.
+//!
+//! The texts are templates: the burn rate and the numbers of events are those of the evaluation.
+//! What is left of the budget is the metric `topdeck_slo_budget_remaining_ratio`, which is up to a
+//! minute old; a text without it has the time in which a whole budget is spent.
 
 use query::promql::parse_duration;
 use store::{HOUR, MINUTE, SECOND};
@@ -9,6 +13,7 @@ use store::{HOUR, MINUTE, SECOND};
 use super::burn_window::{WindowLengthText, short};
 use super::{BurnWindow, Indicator, Quantity, Slo};
 use crate::rule_file::{AlertSettings, LabelMap, MissingData, Rule, RuleGroup, RuleKind};
+use crate::template::go_literal;
 use crate::yaml::FilePosition;
 
 /// Name of the file of the groups: SLOs are not in a rule file.
@@ -20,6 +25,24 @@ const AFFECTED_ALERT: &str = "SloEventsAffected";
 /// Window of [`Slo::affected_max`].
 const AFFECTED_WINDOW: i64 = 6 * HOUR;
 const MILLISECOND: i64 = 1_000_000;
+/// Summary of an alert of a burn rate. PERIOD is in seconds.
+const BURN_SUMMARY: &str = concat!(
+    "The error budget of NAME burns at {{ humanize $value }} times the sustainable rate (limit ",
+    "FACTOR): {{ with query LEFT }}{{ $left := . | first | value }}",
+    "{{ if gt $left 0.0 }}{{ humanizePercentage $left }} of it is left, at this rate for ",
+    r#"{{ query (printf "vector(%f * PERIOD / %f)" $left $value) | first | value "#,
+    "| humanizeDuration }}{{ else }}it is spent, ",
+    r#"{{ query (printf "vector(0 - %f)" $left) | first | value | humanizePercentage }} over"#,
+    "{{ end }}{{ else }}at this rate a whole one is spent in ",
+    r#"{{ query (printf "vector(PERIOD / %f)" $value) | first | value | humanizeDuration }}"#,
+    "{{ end }}",
+);
+/// Numbers of events of the long window, in its description.
+const EVENT_COUNTS: &str = concat!(
+    "{{ with query TOTAL }}{{ $total := . | first | value }}{{ with query BAD }}",
+    r#"{{ . | first | value | printf "%.0f" }} of {{ printf "%.0f" $total }} "#,
+    "events of the last WINDOW are bad. {{ end }}{{ end }}",
+);
 
 impl Slo {
     /// Group of the SLO's alerting rules. It is evaluated in the interval of other rules.
@@ -45,17 +68,19 @@ impl Slo {
         let presence = format!(
             "burn_rate({factor}, {budget}, {bad_long}, {total_long}, {bad_short}, {total_short})"
         );
-        let gone_ns = self.period.nominal_ns() as f64 / factor;
-        let summary = format!(
-            "The error budget of {} burns at more than {} times the sustainable rate: at this \
-             rate it is gone in {}",
-            plain(&self.name),
-            short(factor),
-            lifetime_text(gone_ns),
-        );
+        // Names come last: they may contain the others.
+        let summary = BURN_SUMMARY
+            .replace("PERIOD", &(self.period.nominal_ns() / SECOND).to_string())
+            .replace("FACTOR", &short(factor))
+            .replace("LEFT", &go_literal(&self.remaining_query()))
+            .replacen("NAME", &plain(&self.name), 1);
+        let counts = EVENT_COUNTS
+            .replace("WINDOW", &WindowLengthText(window.long_ns).to_string())
+            .replacen("BAD", &go_literal(&bad_long), 1)
+            .replacen("TOTAL", &go_literal(&total_long), 1);
         let description = format!(
-            "More than {} % of the events of the last {} and of the last {} are bad. {} Factor: \
-             {}. Objective: {} % in {}.",
+            "{counts}Limit: {} % of the events of the last {} and of the last {}. {} Factor: {}. \
+             Objective: {} % in {}.",
             short(factor * budget * 100.0),
             WindowLengthText(window.long_ns),
             WindowLengthText(window.short_ns()),
@@ -71,10 +96,18 @@ impl Slo {
 
     fn affected_rule(&self, max: u64) -> Rule {
         let (bad, _) = self.indicator.counts(AFFECTED_WINDOW);
-        let summary = format!("More than {max} bad events of {} in 6 h", plain(&self.name));
+        let summary = format!(
+            "{{{{ printf \"%.0f\" $value }}}} bad events of {} in 6 h (limit {max})",
+            plain(&self.name)
+        );
         let texts = [("summary", summary), ("description", plain(&self.indicator.bad_text()))];
         let labels = [("severity", "page"), ("window", "6h")];
         self.rule(AFFECTED_ALERT, (bad, max as f64), &labels, texts)
+    }
+
+    /// PromQL of the share of the budget that is left.
+    fn remaining_query(&self) -> String {
+        format!("topdeck_slo_budget_remaining_ratio{{slo={}}}", go_literal(&self.name))
     }
 
     fn rule(
@@ -169,15 +202,6 @@ fn limit_text(threshold: &Quantity) -> String {
     }
 }
 
-fn lifetime_text(ns: f64) -> String {
-    let hours = ns / HOUR as f64;
-    match hours {
-        hours if hours >= 48.0 => format!("{} days", short((hours / 24.0 * 10.0).round() / 10.0)),
-        hours if hours >= 2.0 => format!("{} hours", short((hours * 10.0).round() / 10.0)),
-        _ => format!("{} minutes", (ns / (60 * SECOND) as f64).round()),
-    }
-}
-
 /// Text without template actions: names and selectors are no templates.
 fn plain(text: &str) -> String {
     text.replace("{{", "{\u{200b}{")
@@ -234,9 +258,9 @@ mod tests {
             burn_rate(14.4, 0.001, histogram_count_above(250ms, sum(exact_increase(latency{route="/checkout"}[1h]))), histogram_count(sum(exact_increase(latency{route="/checkout"}[1h]))), histogram_count_above(250ms, sum(exact_increase(latency{route="/checkout"}[5m]))), histogram_count(sum(exact_increase(latency{route="/checkout"}[5m])))) > 14.4"#]]
         .assert_eq(&rule.expression);
         let annotations = &rule.alert_settings().unwrap().annotations;
-        expect![[r#"The error budget of checkout burns at more than 14.4 times the sustainable rate: at this rate it is gone in 2.1 days"#]]
+        expect![[r#"The error budget of checkout burns at {{ humanize $value }} times the sustainable rate (limit 14.4): {{ with query "topdeck_slo_budget_remaining_ratio{slo=\"checkout\"}" }}{{ $left := . | first | value }}{{ if gt $left 0.0 }}{{ humanizePercentage $left }} of it is left, at this rate for {{ query (printf "vector(%f * 2592000 / %f)" $left $value) | first | value | humanizeDuration }}{{ else }}it is spent, {{ query (printf "vector(0 - %f)" $left) | first | value | humanizePercentage }} over{{ end }}{{ else }}at this rate a whole one is spent in {{ query (printf "vector(2592000 / %f)" $value) | first | value | humanizeDuration }}{{ end }}"#]]
             .assert_eq(&annotations["summary"]);
-        expect![[r#"More than 1.44 % of the events of the last 1 h and of the last 5 min are bad. Bad: values of latency{route="/checkout"} above 250 ms. Factor: 2 % × 30 d / 1 h = 14.4. Objective: 99.9 % in 30 d."#]]
+        expect![[r#"{{ with query "histogram_count(sum(exact_increase(latency{route=\"/checkout\"}[1h])))" }}{{ $total := . | first | value }}{{ with query "histogram_count_above(250ms, sum(exact_increase(latency{route=\"/checkout\"}[1h])))" }}{{ . | first | value | printf "%.0f" }} of {{ printf "%.0f" $total }} events of the last 1 h are bad. {{ end }}{{ end }}Limit: 1.44 % of the events of the last 1 h and of the last 5 min. Bad: values of latency{route="/checkout"} above 250 ms. Factor: 2 % × 30 d / 1 h = 14.4. Objective: 99.9 % in 30 d."#]]
             .assert_eq(&annotations["description"]);
         assert_eq!(rule.labels["severity"], "page");
         assert_eq!(rule.labels["slo"], "checkout");

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// `text` in double quotes, as `%q` shows it.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     quote(text, '"', false)
 }
 

@@ -7,9 +7,11 @@ use hist::codec::header::Temporality;
 use hist::{Histogram, Scheme};
 use model::{BatchWriter, Gap, Sample, SampleValue, Series, SeriesKind};
 use query::{Settings, StoreSource};
-use rules::SourceEvaluator;
 use rules::slo::{EventReader, EventTotals, Quantity, ReportRange, Slo, SloDraft, SloReport};
-use rules::{OverlayEvaluator as _, SampleOverlay};
+use rules::{
+    AlertTemplates, EvaluatedGroup, GroupDefaults, IterationInputs, OverlayEvaluator as _,
+    SampleOverlay, SourceEvaluator,
+};
 use store::{DAY, HOUR, MINUTE, SECOND, Store};
 
 /// 2026-09-01 00:00:00 UTC.
@@ -275,6 +277,27 @@ impl MinuteStore {
         let _ = self.0.ingest(None, &batch.finish(), journal::Level::Disk).unwrap();
     }
 
+    /// Summary and description of the alerts of an SLO that fire.
+    fn alert_texts(&self, slo: &Slo, now: i64) -> Vec<[String; 2]> {
+        let view = self.0.view().unwrap();
+        let source = StoreSource::new(&view);
+        let settings = Settings::default();
+        let options =
+            query::promql::Options { standard_only: false, ..query::promql::Options::all() };
+        let evaluator =
+            SourceEvaluator { source: &source, settings: &settings, options, context: &|| false };
+        let templates = AlertTemplates::default();
+        let resend_delay_ns = i64::MAX;
+        let inputs =
+            IterationInputs { evaluator: &evaluator, templates: &templates, resend_delay_ns };
+        let mut group = EvaluatedGroup::new(slo.rule_group(), &GroupDefaults::default());
+        let result = group.evaluate(now, &inputs);
+        assert_eq!(result.warnings, [""; 0]);
+        let alerts = group.rules().iter().flat_map(|rule| rule.alerts().alerts());
+        let text = |alert: &rules::Alert, name: &str| alert.annotations[name].clone();
+        alerts.map(|(_, alert)| ["summary", "description"].map(|it| text(alert, it))).collect()
+    }
+
     fn report(&self, slo: &Slo, now: i64) -> SloReport {
         let view = self.0.view().unwrap();
         let source = StoreSource::new(&view);
@@ -335,6 +358,50 @@ fn rules_have_the_burn_rates_of_the_report() {
         if slo.affected_max.is_some() {
             assert_eq!(values[4], Some(3600.0));
         }
+    }
+}
+
+/// A user whose budget was 14 times overspent read "burns at more than 3.36 times …: at this rate
+/// it is gone in 2.1 days".
+#[test]
+fn text_of_a_burn_has_the_measured_rate_and_what_is_left_of_the_budget() {
+    let now = START + 40 * DAY;
+    let store = MinuteStore::new(now);
+    for minute in 0..60 {
+        store.add("/pay", now - minute * MINUTE, 50, 50);
+    }
+    // A name that could be taken for a template or end a text.
+    let name = "check \"out\" {{ TOTAL }} `BAD`";
+    let slo = slo(|draft| {
+        draft.name = name.to_owned();
+        draft.affected_max = Some(10);
+    });
+    let texts = || store.alert_texts(&slo, now);
+    let budget = "The error budget of check \"out\" {\u{200b}{ TOTAL }} `BAD` burns at 50 times the \
+                  sustainable rate (limit 14.4)";
+    let [summary, description] = &texts()[0];
+    assert_eq!(summary, &format!("{budget}: at this rate a whole one is spent in 14h 24m 0s"));
+    let counts = "3000 of 6000 events of the last 1 h are bad. Limit: 14.4 % of the events of the \
+                  last 1 h and of the last 5 min. Bad: values of latency above 250 ms. ";
+    assert!(description.starts_with(counts), "{description}");
+    let affected = texts().pop().unwrap();
+    assert!(affected[0].starts_with("3000 bad events of check"), "{affected:?}");
+    let cases = [
+        (0.25, "25% of it is left, at this rate for 3h 36m 0s"),
+        (0.0, "it is spent, 0% over"),
+        (-14.0, "it is spent, 1400% over"),
+    ];
+    for (minute, (left, expected)) in (-3..).zip(cases) {
+        let series = Series::new("topdeck_slo_budget_remaining_ratio", SeriesKind::Gauge)
+            .with_label("slo", name)
+            .validate()
+            .unwrap();
+        let mut batch = BatchWriter::default();
+        batch.series(&series);
+        let end = now + minute * MINUTE;
+        batch.sample(&Sample { start: end, end, value: SampleValue::Number(left) }).unwrap();
+        let _ = store.0.ingest(None, &batch.finish(), journal::Level::Disk).unwrap();
+        assert_eq!(texts()[0][0], format!("{budget}: {expected}"));
     }
 }
 
