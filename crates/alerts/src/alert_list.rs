@@ -288,6 +288,8 @@ fn criterion_json(rule: &Rule, alert: &Alert) -> Json {
         ("threshold", hit.threshold.map_or(Null, number)),
         ("unit", Text(hit.unit.clone())),
     ];
+    let limit = rule.condition().and_then(|own| own.limit_text(hit.criterion));
+    fields.extend(limit.map(|limit| ("limit", Text(limit))));
     fields.extend(forecast_text(rule, alert).map(|forecast| ("forecast", Text(forecast))));
     Object(fields)
 }

@@ -1,6 +1,7 @@
 //! Rule files, read and checked.
 
 use query::promql;
+use render::text::plural;
 use rules::slo::{Slo, parse_openslo};
 use rules::{
     EvaluatedGroup, FilePosition, GroupDefaults, ProblemSeverity, RuleFile, RuleGroup, RuleProblem,
@@ -73,7 +74,10 @@ impl RuleSet {
         let first = first.to_string();
         Err(AlertsError::Rules(match errors.count() {
             0 => first,
-            more => format!("{first}; {more} more errors: `topdeck rules check` lists all"),
+            more => {
+                let more = plural(more as u64, "more error", "more errors");
+                format!("{first}; {more}: `topdeck rules check` lists all")
+            }
         }))
     }
 }

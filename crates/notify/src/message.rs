@@ -114,19 +114,22 @@ pub(crate) fn value_text(notification: &Notification) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(", "))
 }
 
-/// "since 2023-11-14 22:13:20Z (5 min)".
+/// "since 2023-11-14 22:13:20Z (5 min)"; without a duration if that is less than a second.
 pub(crate) fn time_text(notification: &Notification) -> String {
     let since = format_time(notification.since_ns);
     let lasted_ns = notification.at_ns.saturating_sub(notification.since_ns);
     let lasted_s = u64::try_from(lasted_ns).unwrap_or(0) / 1_000_000_000;
     // From 10 minutes on, seconds do not matter.
     let row_s = if lasted_s < 600 { 1 } else { 60 };
-    let lasted = format_age(Duration::from_secs(lasted_s / row_s * row_s));
+    let lasted = match lasted_s {
+        0 => String::new(),
+        s => format!(" ({})", format_age(Duration::from_secs(s / row_s * row_s))),
+    };
     match notification.state {
         NotifiedState::Resolved => {
-            format!("from {since} to {} ({lasted})", format_time(notification.at_ns))
+            format!("from {since} to {}{lasted}", format_time(notification.at_ns))
         }
-        _ => format!("since {since} ({lasted})"),
+        _ => format!("since {since}{lasted}"),
     }
 }
 
@@ -205,6 +208,16 @@ mod tests {
             "Also firing: CartErrors, Disk 90 %",
         ];
         assert_eq!(long.lines().collect::<Vec<_>>(), expected);
+    }
+
+    /// A user saw "since 2023-11-14 22:13:20Z (0 d)".
+    #[test]
+    fn an_alert_that_has_just_begun_has_lasted_no_days() {
+        let mut notification = example_notification();
+        notification.at_ns = notification.since_ns + 999_999_999;
+        assert_eq!(time_text(&notification), "since 2023-11-14 22:13:20Z");
+        notification.at_ns += 1;
+        assert_eq!(time_text(&notification), "since 2023-11-14 22:13:20Z (1 s)");
     }
 
     #[test]
