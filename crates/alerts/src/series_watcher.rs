@@ -472,8 +472,8 @@ impl SeriesWatcher {
     }
 }
 
-/// Series that have nothing but the staleness markers of histograms, by the name of the metric: they
-/// appear when a target stops.
+/// Series that have nothing but the staleness markers of histograms, by the name of the metric.
+/// They appear when a target stops.
 #[derive(Default)]
 struct MarkerSeries(BTreeMap<String, HashSet<SeriesId>>);
 

@@ -1,5 +1,7 @@
 //! Status light and alerts as text.
 
+use hist::Bracket;
+use render::number_formatter::NumberFormatter;
 use render::table::TextTable;
 use render::terminal::Terminal;
 use render::text::escape_control;
@@ -22,9 +24,12 @@ pub fn alerts_text(answer: &Value) -> Option<String> {
     let columns = [
         ("fingerprint", false),
         ("state", false),
+        ("severity", false),
         ("since", false),
         ("alert", false),
         ("value", true),
+        ("threshold", true),
+        ("condition", false),
         ("why", false),
     ];
     let mut table = TextTable::new(&columns);
@@ -48,16 +53,76 @@ pub fn alerts_text(answer: &Value) -> Option<String> {
         table.row(vec![
             alert["fingerprint"].as_str()?.to_owned(),
             state,
+            severity_text(alert),
             precise_time_text(alert["since_ns"].as_i64()?),
             escape_control(&format!("{name}{{{}}}", others.join(", "))),
-            match alert["criterion"]["forecast"].as_str() {
-                Some(forecast) => escape_control(forecast),
-                None => alert["value"].as_f64().map_or_else(String::new, |value| value.to_string()),
-            },
-            escape_control(alert["why"].as_str()?),
+            value_text(alert),
+            threshold_text(alert),
+            condition_text(alert),
+            reason_text(alert["why"].as_str()?),
         ]);
     }
     Some(format!("{light}\n{}{warnings}", table.text(&Terminal::new(false))))
+}
+
+/// Severity of the criterion, or the label of the rule.
+fn severity_text(alert: &Value) -> String {
+    let label = || alert["labels"]["severity"].as_str().map(escape_control);
+    alert["severity"]
+        .as_u64()
+        .map(|severity| severity.to_string())
+        .or_else(label)
+        .unwrap_or_default()
+}
+
+/// Value in the unit of the criterion, or the forecast in words.
+fn value_text(alert: &Value) -> String {
+    let criterion = &alert["criterion"];
+    if let Some(forecast) = criterion["forecast"].as_str() {
+        return escape_control(forecast);
+    }
+    let bound = |name: &str| number(&criterion[name]);
+    match (bound("lower"), bound("estimate"), bound("upper"), number(&alert["value"])) {
+        (Some(lower), Some(estimate), Some(upper), _) => {
+            criterion_formatter(alert).range(Bracket { lower, estimate, upper })
+        }
+        (.., Some(value)) => NumberFormatter::new(None).estimate(value),
+        _ => String::new(),
+    }
+}
+
+fn threshold_text(alert: &Value) -> String {
+    // The times of a forecast are in its sentence.
+    let threshold = number(&alert["criterion"]["threshold"]);
+    let threshold = threshold.filter(|_| alert["criterion"]["forecast"].is_null());
+    threshold.map_or_else(String::new, |number| criterion_formatter(alert).exact(number))
+}
+
+fn criterion_formatter(alert: &Value) -> NumberFormatter {
+    NumberFormatter::new(alert["criterion"]["unit"].as_str().filter(|unit| !unit.is_empty()))
+}
+
+/// The criterion that holds, with how many streams are absent; of other rules their summary, or
+/// else the expression.
+fn condition_text(alert: &Value) -> String {
+    let annotation = |name: &str| alert["annotations"][name].as_str();
+    let texts = match alert["criterion"]["text"].as_str() {
+        Some(text) => [Some(text), annotation("absent")],
+        None => [annotation("summary").or(alert["query"].as_str()), None],
+    };
+    let texts: Vec<&str> = texts.into_iter().flatten().filter(|text| !text.is_empty()).collect();
+    escape_control(&texts.join(": "))
+}
+
+/// Why the alert is in its state; empty if that is only that its condition holds.
+fn reason_text(why: &str) -> String {
+    let is_condition = why.starts_with("the condition holds since") && !why.contains(';');
+    if is_condition { String::new() } else { escape_control(why) }
+}
+
+/// A number; NaN and infinities are texts.
+fn number(value: &Value) -> Option<f64> {
+    value.as_f64().or_else(|| value.as_str()?.parse().ok())
 }
 
 #[cfg(test)]
@@ -91,5 +156,66 @@ mod tests {
             "light": "green", "light_count": 0, "alerts": [], "warnings": [],
         });
         assert_eq!(alerts_text(&green).as_deref(), Some("green\n"));
+    }
+
+    /// A user saw `0.3`, `0.4913169319826339` and `15`, each with "the condition holds since …".
+    #[test]
+    fn an_alert_is_listed_with_its_severity_condition_unit_and_threshold() {
+        let alert = |fields: Value| {
+            let mut alert = serde_json::json!({
+                "name": "Slow", "state": "firing", "labels": {"alertname": "Slow"},
+                "annotations": {}, "since_ns": 1_700_000_000_000_000_000_i64,
+                "fingerprint": "0cb2f34e1a2b3c4d", "query": "checkout",
+                "why": "the condition holds since 2023-11-14 22:13:20Z",
+            });
+            let fields = fields.as_object().expect("an object").clone();
+            alert.as_object_mut().expect("an object").extend(fields);
+            alert
+        };
+        let check = |fields: Value, expected: &str| {
+            let answer = serde_json::json!({
+                "light": "red", "light_count": 1, "alerts": [alert(fields)], "warnings": [],
+            });
+            let text = alerts_text(&answer).expect("a valid response");
+            let (_, row) = text.rsplit_once("firing").expect("a row");
+            let cells: Vec<&str> =
+                row.split("  ").map(str::trim).filter(|it| !it.is_empty()).collect();
+            assert_eq!(cells.join(" | ").trim(), expected, "{text}");
+        };
+        let quantile = serde_json::json!({
+            "value": 0.491_316_931_982_633_9, "severity": 1, "criterion": {
+                "text": "quantile 0.99 above 250ms of checkout within 5min", "unit": "s",
+                "lower": 0.48, "estimate": 0.491_316_931_982_633_9, "upper": 0.5,
+                "threshold": 0.25,
+            },
+        });
+        check(
+            quantile,
+            "1 | 2023-11-14 22:13:20Z | Slow{} | 480.0 to 500.0 ms | 250 ms | quantile 0.99 above \
+             250ms of checkout within 5min",
+        );
+        let absent = serde_json::json!({
+            "value": 2, "severity": 2, "annotations": {"absent": "2 of 2 streams have no data"},
+            "criterion": {
+                "text": "absence after 10 min", "unit": "", "threshold": null,
+                "lower": 2, "estimate": 2, "upper": 2,
+            },
+        });
+        check(
+            absent,
+            "2 | 2023-11-14 22:13:20Z | Slow{} | 2 | absence after 10 min: 2 of 2 streams have no \
+             data",
+        );
+        let promql = serde_json::json!({
+            "value": 15.000_000_1, "labels": {"alertname": "Slow", "severity": "page"},
+            "annotations": {"summary": "The budget burns at 15 times"},
+        });
+        check(
+            promql,
+            "page | 2023-11-14 22:13:20Z | Slow{severity=\"page\"} | 15.00 | The budget burns \
+             at 15 times",
+        );
+        let plain = serde_json::json!({"value": null, "why": "there is no data"});
+        check(plain, "2023-11-14 22:13:20Z | Slow{} | checkout | there is no data");
     }
 }

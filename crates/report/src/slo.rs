@@ -112,7 +112,7 @@ pub fn slo_text(answer: &Value) -> Option<String> {
 
 fn days_text(answer: &Value) -> Option<String> {
     let columns = [("day", false), ("bad", true), ("events", true), ("remarks", false)];
-    let mut table = TextTable::new(&columns);
+    let mut rows: Vec<DayRow> = Vec::new();
     for day in answer["days"].as_array()? {
         let start = precise_time_text(day["start_ns"].as_i64()?);
         let total = day["total"].as_f64()?;
@@ -126,14 +126,35 @@ fn days_text(answer: &Value) -> Option<String> {
                 ns => remarks.push(format!("{} {what}", duration_text(ns))),
             }
         }
-        table.row(vec![
-            start.chars().take(10).collect(),
-            bounded(&day["bad"], events),
-            events(total),
-            remarks.join(", "),
-        ]);
+        let row = DayRow {
+            first: start.chars().take(10).collect(),
+            last: None,
+            is_empty: total == 0.0,
+            cells: [bounded(&day["bad"], events), events(total), remarks.join(", ")],
+        };
+        match rows.last_mut() {
+            Some(before) if row.is_empty && before.is_empty && before.cells == row.cells => {
+                before.last = Some(row.first);
+            }
+            _ => rows.push(row),
+        }
+    }
+    let mut table = TextTable::new(&columns);
+    for DayRow { first, last, cells: [bad, total, remarks], .. } in rows {
+        let day = last.map_or_else(|| first.clone(), |last| format!("{first} to {last}"));
+        table.row(vec![day, bad, total, remarks]);
     }
     Some(table.text(&Terminal::new(false)))
+}
+
+/// A day, or adjacent days without events that have the same remarks.
+struct DayRow {
+    first: String,
+    /// `None`: it is one day.
+    last: Option<String>,
+    is_empty: bool,
+    /// Bad events, all events, remarks.
+    cells: [String; 3],
 }
 
 fn burn_text(answer: &Value) -> Option<String> {
@@ -260,6 +281,29 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+        // A user saw 30 lines without events of a store that was a day old.
+        let day = |number: i64, total: f64, missing_ns: i64| {
+            let start_ns = 1_794_182_400_000_000_000_i64 + number * 86_400_000_000_000;
+            json!({"start_ns": start_ns, "bad": exact(0.0), "total": total,
+                   "missing_ns": missing_ns, "corrected_ns": 0})
+        };
+        let mut folded = answer.clone();
+        let empty = (0..5).map(|number| day(number, 0.0, 0));
+        let others = [day(5, 0.0, 60_000_000_000), day(6, 7.0, 0), day(7, 0.0, 0)];
+        folded["days"] = empty.chain(others).collect();
+        let text = slo_text(&folded).unwrap();
+        let rows: Vec<String> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .filter(|line| line.starts_with("2026-"))
+            .collect();
+        let expected = [
+            "2026-11-09 to 2026-11-13 0 0 no events",
+            "2026-11-14 0 0 no events, 1 min missing",
+            "2026-11-15 0 7",
+            "2026-11-16 0 0 no events",
+        ];
+        assert_eq!(rows, expected, "{text}");
         let failed = json!({"name": "checkout", "error": "the store is closed"});
         assert_eq!(slo_text(&failed).unwrap(), "checkout: unknown: the store is closed\n");
     }

@@ -14,7 +14,8 @@ pub(crate) use acknowledge::AuthorArgument;
 
 /// Show the active alerts of a server, acknowledge and clear them
 ///
-/// One line per pending or firing alert: since when, its value, and why it is in its state. Then
+/// One line per pending or firing alert: severity, since when, value and threshold, what the
+/// condition is, and why the alert is in its state if that is more than the condition. Then
 /// the rules whose selectors had no data in the last day, with the nearest name. The first line is
 /// the status light: red with the number of firing alerts that nobody acknowledged; amber with the
 /// number of pending, acknowledged and unknown ones and of rules that fail; or green.
