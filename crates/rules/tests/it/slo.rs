@@ -377,8 +377,8 @@ fn text_of_a_burn_has_the_measured_rate_and_what_is_left_of_the_budget() {
         draft.affected_max = Some(10);
     });
     let texts = || store.alert_texts(&slo, now);
-    let budget = "The error budget of check \"out\" {\u{200b}{ TOTAL }} `BAD` burns at 50 times the \
-                  sustainable rate (limit 14.4)";
+    let budget = "The error budget of check \"out\" {\u{200b}{ TOTAL }} `BAD` burns at 50 times \
+                  the sustainable rate (limit 14.4)";
     let [summary, description] = &texts()[0];
     assert_eq!(summary, &format!("{budget}: at this rate a whole one is spent in 14h 24m 0s"));
     let counts = "3000 of 6000 events of the last 1 h are bad. Limit: 14.4 % of the events of the \
