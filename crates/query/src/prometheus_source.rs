@@ -514,13 +514,11 @@ impl Source for PrometheusSource<'_> {
         &self,
         series: &SeriesHandle,
         range: Range<i64>,
-        is_single_window: bool,
     ) -> Result<(Option<HistogramIncrements>, Vec<Gap>)> {
         match self.entry(series).as_deref() {
-            None => self.stored.increments(series, range, is_single_window),
+            None => self.stored.increments(series, range),
             Some(SourceSeries::Renamed(series)) => {
-                let (mut increments, gaps) =
-                    self.stored.increments(&series.handle, range, is_single_window)?;
+                let (mut increments, gaps) = self.stored.increments(&series.handle, range)?;
                 if let Some(increments) = &mut increments {
                     increments.divide(series.divisor);
                 }

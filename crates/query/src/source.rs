@@ -158,14 +158,12 @@ pub trait Source: Sync {
         Ok(Vec::new())
     }
 
-    /// Samples of a cumulative histogram in a range, as [`Source::samples`], as increments; those
-    /// of a single window may be summed up. The value is `None` if the source has no increments of
-    /// them.
+    /// Samples of a cumulative histogram in a range, as [`Source::samples`], as increments. The
+    /// value is `None` if the source has no increments of them.
     fn increments(
         &self,
         _series: &SeriesHandle,
         _range: Range<i64>,
-        _is_single_window: bool,
     ) -> Result<(Option<HistogramIncrements>, Vec<Gap>)> {
         Ok((None, Vec::new()))
     }

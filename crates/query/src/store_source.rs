@@ -286,15 +286,12 @@ impl Source for StoreSource<'_> {
         &self,
         series: &SeriesHandle,
         range: Range<i64>,
-        is_single_window: bool,
     ) -> Result<(Option<HistogramIncrements>, Vec<Gap>)> {
         let found = self.resolve_handles(&[series]);
         let mut memory = ReadMemory { context: self.context, bytes: 0 };
         let mut grown = Ok(());
-        let read = self.view.increments(&found[0], range, is_single_window, &mut |bytes| {
-            if grown.is_ok() {
-                grown = memory.grow(bytes);
-            }
+        let read = self.view.increments(&found[0], range, &mut |bytes| {
+            grown = memory.grow(bytes);
             grown.is_ok()
         });
         grown?;

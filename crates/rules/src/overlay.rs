@@ -279,10 +279,9 @@ impl Source for OverlaySource<'_> {
         &self,
         series: &SeriesHandle,
         range: Range<i64>,
-        is_single_window: bool,
     ) -> query::Result<(Option<HistogramIncrements>, Vec<Gap>)> {
         match series.key < self.key_min {
-            true => self.source.increments(series, range, is_single_window),
+            true => self.source.increments(series, range),
             false => Ok((None, Vec::new())),
         }
     }

@@ -16,7 +16,6 @@ pub(crate) mod increments;
 mod interval_increases;
 mod opened_part;
 mod placement;
-mod rolled_up_increments;
 pub(crate) mod sample_reader;
 mod selection;
 mod sums;
@@ -63,8 +62,6 @@ pub struct ReadView {
     heads: Vec<Arc<RwLock<Head>>>,
     /// Days with dropped base rows.
     dropped_days: OnceLock<BTreeSet<i64>>,
-    /// Days whose base rows are all in rollups.
-    rolled_up_days: OnceLock<BTreeSet<i64>>,
     is_cancelled: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
 }
 
@@ -96,8 +93,7 @@ impl ReadView {
             let state = inner.state();
             (Arc::clone(&state.manifest), state.heads())
         };
-        let (dropped_days, rolled_up_days) = (OnceLock::new(), OnceLock::new());
-        ReadView { inner, manifest, heads, dropped_days, rolled_up_days, is_cancelled: None }
+        ReadView { inner, manifest, heads, dropped_days: OnceLock::new(), is_cancelled: None }
     }
 
     /// Reads stop with [`crate::Error::Cancelled`] once `is_over` returns true; it is called at

@@ -211,7 +211,6 @@ impl Evaluation<'_> {
         &mut self,
         handles: &[SeriesHandle],
         range: &Range<i64>,
-        is_single_window: bool,
     ) -> Result<Option<HistogramIncrements>> {
         if !handles.iter().any(is_histogram) {
             return Ok(None);
@@ -231,7 +230,7 @@ impl Evaluation<'_> {
                 return Ok(None);
             }
         }
-        let (increments, gaps) = self.source.increments(histogram, range, is_single_window)?;
+        let (increments, gaps) = self.source.increments(histogram, range)?;
         if increments.is_some() {
             self.gaps.extend(gaps);
         }

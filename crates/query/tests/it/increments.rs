@@ -19,9 +19,7 @@ use query::{
     execute, promql,
 };
 use sim::SimDisk;
-use store::{
-    DAY, HistogramIncrements, MINUTE, NumberAggregate, Options, ReadView, SECOND, Store, TimeGrid,
-};
+use store::{HistogramIncrements, MINUTE, NumberAggregate, Options, SECOND, Store, TimeGrid};
 
 const START: i64 = 1_600_000_020 * SECOND;
 const CUMULATIVE: SeriesKind = SeriesKind::Histogram(Temporality::Cumulative);
@@ -32,20 +30,6 @@ struct ReadCounter<'a> {
     has_increments: bool,
     samples: AtomicU64,
     increments: AtomicU64,
-    /// Reads of increments of which rollups have sums.
-    rolled_up: AtomicU64,
-}
-
-impl<'a> ReadCounter<'a> {
-    fn new(view: &'a ReadView, has_increments: bool) -> ReadCounter<'a> {
-        ReadCounter {
-            source: StoreSource::new(view),
-            has_increments,
-            samples: AtomicU64::new(0),
-            increments: AtomicU64::new(0),
-            rolled_up: AtomicU64::new(0),
-        }
-    }
 }
 
 impl Source for ReadCounter<'_> {
@@ -66,18 +50,12 @@ impl Source for ReadCounter<'_> {
         &self,
         series: &SeriesHandle,
         range: Range<i64>,
-        is_single_window: bool,
     ) -> Result<(Option<HistogramIncrements>, Vec<Gap>)> {
         if !self.has_increments {
             return Ok((None, Vec::new()));
         }
-        let read = self.source.increments(series, range, is_single_window)?;
+        let read = self.source.increments(series, range)?;
         self.increments.fetch_add(u64::from(read.0.is_some()), Ordering::Relaxed);
-        let is_rolled_up = read.0.as_ref().is_some_and(|increments| {
-            let last = increments.times().len() - 1;
-            increments.increments_between(0, last) > last
-        });
-        self.rolled_up.fetch_add(u64::from(is_rolled_up), Ordering::Relaxed);
         Ok(read)
     }
 
@@ -104,13 +82,9 @@ impl Random {
 }
 
 fn open_store() -> Store {
-    open_store_at(START + DAY)
-}
-
-fn open_store_at(now: i64) -> Store {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
     Store::create(&disk, Path::new("/store"), &journal::Settings::default()).unwrap();
-    let clock = Arc::new(move || now);
+    let clock = Arc::new(|| START + 86_400 * SECOND);
     let options = Options { has_background_thread: false, clock, ..Options::default() };
     Store::open(disk, Path::new("/store"), &options).unwrap()
 }
@@ -143,16 +117,15 @@ fn scheme(random: &mut Random) -> Scheme {
 /// samples by time.
 fn send_series(store: &Store, random: &mut Random, is_plain: bool) -> BTreeMap<i64, Histogram> {
     let scheme = scheme(random);
-    send_host(store, random, ("", scheme), (is_plain, 1))
+    send_host(store, random, ("", scheme), is_plain)
 }
 
-/// The same for a host whose histograms begin with a scheme, with this many times the time between
-/// samples.
+/// The same for a host whose histograms begin with a scheme.
 fn send_host(
     store: &Store,
     random: &mut Random,
     (host, first): (&str, Scheme),
-    (is_plain, pace): (bool, i64),
+    is_plain: bool,
 ) -> BTreeMap<i64, Histogram> {
     let send = |store: &Store, kind: SeriesKind, samples: &[(i64, SampleValue)]| {
         send_of(store, host, kind, samples);
@@ -162,7 +135,7 @@ fn send_host(
     let mut time = START;
     let mut late: Vec<(i64, SampleValue)> = Vec::new();
     for _ in 0..20 + random.below(600) {
-        time += (15 + random.below(3) as i64 * 15) * SECOND * pace;
+        time += (15 + random.below(3) as i64 * 15) * SECOND;
         match random.below(60) {
             0 => total = Histogram::new(total.scheme().clone()),
             1 => time += 7 * MINUTE,
@@ -229,10 +202,14 @@ fn check_by(
     equals: impl Fn(&FloatHistogram, &FloatHistogram) -> bool,
 ) -> u64 {
     let view = store.view().unwrap();
-    let [by_increments, by_samples] =
-        [true, false].map(|has_increments| ReadCounter::new(&view, has_increments));
-    let [found, expected] =
-        [&by_increments, &by_samples].map(|source| ask(source, text, end, step));
+    let [by_increments, by_samples] = [true, false].map(|has_increments| ReadCounter {
+        source: StoreSource::new(&view),
+        has_increments,
+        samples: AtomicU64::new(0),
+        increments: AtomicU64::new(0),
+    });
+    let found = ask(&by_increments, text, end, step);
+    let expected = ask(&by_samples, text, end, step);
     assert_eq!(found.1, expected.1, "{text}");
     assert_eq!(found.0.len(), expected.0.len(), "{text}");
     for (found, expected) in found.0.iter().zip(&expected.0) {
@@ -308,7 +285,7 @@ fn sums_over_series_by_increments_equal_sums_by_samples() {
             let is_plain = seed % 2 == 0 || random.below(9) > 0;
             let is_common = seed % 5 > 0 || random.below(9) > 0;
             let first = if is_common { common.clone() } else { scheme(&mut random) };
-            end = end.max(end_of(&send_host(&store, &mut random, (&host, first), (is_plain, 1))));
+            end = end.max(end_of(&send_host(&store, &mut random, (&host, first), is_plain)));
         }
         for text in [
             "sum(increase(latency[5m]))",
@@ -338,7 +315,12 @@ fn repeated_argument_is_read_once() {
     let end = end_of(&send_series(&store, &mut Random(3), true));
     let view = store.view().unwrap();
     let answer = |text: &str| {
-        let source = ReadCounter::new(&view, true);
+        let source = ReadCounter {
+            source: StoreSource::new(&view),
+            has_increments: true,
+            samples: AtomicU64::new(0),
+            increments: AtomicU64::new(0),
+        };
         let (streams, _) = ask(&source, text, end, MINUTE);
         // NaN differs from itself.
         let points = streams.iter().map(|stream| format!("{:?}", stream.points)).collect();
@@ -377,61 +359,6 @@ fn one_window_over_many_chunks_equals_growth_by_samples() {
         }
     }
     assert!(by_increments > 100, "{by_increments} reads of increments are too few to prove much");
-}
-
-/// Windows over days that have rollups, some of which begin and end within a day.
-#[test]
-fn one_window_from_rollups_equals_growth_by_samples() {
-    let (mut by_increments, mut from_rollups) = (0, 0);
-    for seed in 400..440 {
-        let mut random = Random(seed);
-        let store = open_store_at(START + 5 * DAY);
-        let (first, is_plain) = (scheme(&mut random), seed % 4 > 0);
-        let pace = [2, 8, 20][random.below(3) as usize];
-        let sent = send_host(&store, &mut random, ("", first), (is_plain, pace));
-        let end = end_of(&sent);
-        store.flush().unwrap();
-        while store.maintain().unwrap() {}
-        if seed % 5 == 0 {
-            // A late sample, in no rollup yet.
-            let (at, value) = sent.iter().nth(sent.len() / 2).unwrap();
-            let late = (at + SECOND, SampleValue::Histogram(Box::new(value.clone())));
-            send_of(&store, "", CUMULATIVE, &[late]);
-        }
-        let view = store.view().unwrap();
-        for number in 0..20 {
-            let range = match number % 2 {
-                0 => DAY / SECOND,
-                _ => 3_600 + random.below(150_000) as i64,
-            };
-            let at = match number % 4 {
-                // The end of a day.
-                0 => (START / DAY + 1 + random.below(3) as i64) * (DAY / SECOND),
-                _ => end / SECOND - random.below(90_000) as i64,
-            };
-            let text = format!("increase(latency[{range}s] @ {at})");
-            let [rolled, sampled] = [true, false].map(|has| ReadCounter::new(&view, has));
-            let [found, expected] =
-                [&rolled, &sampled].map(|source| ask(source, &text, START - 5 * MINUTE, MINUTE));
-            assert_eq!(found.1, expected.1, "seed {seed}, {text}");
-            let value = |streams: &[Stream]| -> Option<FloatHistogram> {
-                let point = streams.first()?.points[0].as_ref()?;
-                Some(FloatHistogram::clone(&point.histogram().unwrap()))
-            };
-            match (value(&found.0), value(&expected.0)) {
-                (Some(found), Some(expected)) => assert!(
-                    is_close(&found, &expected),
-                    "seed {seed}, {text}:\n{found}\n{expected}"
-                ),
-                (None, None) => {}
-                pair => panic!("seed {seed}, {text}: {pair:?}"),
-            }
-            by_increments += rolled.increments.into_inner();
-            from_rollups += rolled.rolled_up.into_inner();
-        }
-    }
-    assert!(by_increments > 300, "{by_increments} reads of increments are too few to prove much");
-    assert!(from_rollups > 50, "{from_rollups} reads of rollups are too few to prove much");
 }
 
 /// Number of values between successive samples in each window, from the samples that were sent.

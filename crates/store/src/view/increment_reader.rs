@@ -97,8 +97,7 @@ impl<'a> IncrementReader<'a> {
                         return false;
                     }
                 }
-                PieceContent::Difference { buckets, zero, .. }
-                | PieceContent::Rollup { buckets, zero, .. } => {
+                PieceContent::Difference { buckets, zero, .. } => {
                     let sign = |count: u64| if subtracts { count.wrapping_neg() } else { count };
                     buckets.iter().for_each(|&(index, n)| counts.add_count(index, sign(n)));
                     counts.add_zeros(sign(*zero));
@@ -164,10 +163,6 @@ impl<'a> IncrementReader<'a> {
         let piece = pieces.get(at)?;
         match &piece.content {
             PieceContent::Difference { total, .. } => Some(*total),
-            PieceContent::Rollup { count, .. } => {
-                let before = piece.samples.start.checked_sub(1)?;
-                Some(self.total(before)?.saturating_add(*count))
-            }
             PieceContent::Chunk(chunk) => {
                 self.total_before(at, chunk, row_of(piece, chunk, sample).saturating_add(1))
             }

@@ -34,20 +34,17 @@ pub(super) const TOTAL_BITS_MAX: u32 = 62;
 pub struct HistogramIncrements {
     scheme: Scheme,
     zero_threshold: f64,
-    pub(super) times: Vec<i64>,
+    times: Vec<i64>,
     has_starts: bool,
     /// Whether all samples are only counts and a sum that is exact in one double.
     is_plain: bool,
     /// Number of values of the first sample; `None` if its chunk has to be decoded for that.
     pub(super) first_total: Option<u64>,
-    pub(super) sums: Vec<f64>,
+    sums: Vec<f64>,
     resets: Vec<usize>,
-    /// Samples that are neither in `times` nor in pieces: their increments are in that of the
-    /// sample at this position.
-    pub(super) rolled_up: Option<(usize, usize)>,
     pub(super) pieces: Vec<IncrementPiece>,
     /// Empty window for most of the pieces.
-    pub(super) window: CountWindow,
+    window: CountWindow,
 }
 
 /// Increments of consecutive samples.
@@ -64,12 +61,6 @@ pub(super) enum PieceContent {
         zero: u64,
         /// Number of values of the sample.
         total: u64,
-    },
-    /// Increments that rollups sum up, and their number of values.
-    Rollup {
-        buckets: Vec<(i32, u64)>,
-        zero: u64,
-        count: u64,
     },
 }
 
@@ -94,12 +85,6 @@ impl HistogramIncrements {
     /// Timestamps of the samples in nanoseconds since the Unix epoch, ascending.
     pub fn times(&self) -> &[i64] {
         &self.times
-    }
-
-    /// Number of increments after one sample and up to a later one.
-    pub fn increments_between(&self, first: usize, last: usize) -> usize {
-        let beside = self.rolled_up.filter(|(at, _)| (first.saturating_add(1)..=last).contains(at));
-        last.saturating_sub(first).saturating_add(beside.map_or(0, |(_, samples)| samples))
     }
 
     /// Whether samples have start timestamps.
@@ -175,9 +160,7 @@ impl HistogramIncrements {
     pub fn held_bytes(&self) -> usize {
         let of_piece = |piece: &IncrementPiece| match &piece.content {
             PieceContent::Chunk(chunk) => held_bytes_of(chunk),
-            PieceContent::Difference { buckets, .. } | PieceContent::Rollup { buckets, .. } => {
-                size_of_val(buckets.as_slice())
-            }
+            PieceContent::Difference { buckets, .. } => size_of_val(buckets.as_slice()),
         };
         let of_samples = self.times.len().saturating_mul(SAMPLE_BYTES);
         self.pieces.iter().map(of_piece).fold(of_samples, usize::saturating_add)
@@ -187,24 +170,16 @@ impl HistogramIncrements {
 impl ReadView {
     /// Base rows of a cumulative histogram series as increments, and the known gaps. `None` if
     /// their scheme changes or they have other than positive values and zeros: then read
-    /// [samples](ReadView::samples). For a single window over the whole range, the increments of
-    /// whole days may be one increment, and their samples left out. `reserve` is called with
-    /// additional bytes of memory, and ends the read, which then returns `None`, if it returns
-    /// false.
+    /// [samples](ReadView::samples). `reserve` is called with additional bytes of memory, and ends
+    /// the read, which then returns `None`, if it returns false.
     pub fn increments(
         &self,
         series: &SelectedSeries,
         range: Range<i64>,
-        is_single_window: bool,
         reserve: &mut dyn FnMut(u64) -> bool,
     ) -> Result<(Option<HistogramIncrements>, Vec<Gap>)> {
         let mut gaps = self.known_gaps_of(std::slice::from_ref(series), &range);
         gaps.extend(self.dropped_samples(series, &range)?);
-        if is_single_window
-            && let Some(increments) = self.rolled_up_increments(series, &range, reserve)?
-        {
-            return Ok((Some(increments), gaps));
-        }
         let mut builder = IncrementsBuilder::default();
         let is_supported =
             self.add_all_increments(series, &range, &mut builder, &mut gaps, reserve)?;
@@ -246,7 +221,7 @@ impl ReadView {
         Ok(rows.map(Rows::Histograms))
     }
 
-    pub(super) fn add_all_increments(
+    fn add_all_increments(
         &self,
         series: &SelectedSeries,
         range: &Range<i64>,
@@ -331,10 +306,10 @@ impl ReadView {
 
 /// Increments of the samples so far.
 #[derive(Default)]
-pub(super) struct IncrementsBuilder {
-    pub(super) increments: Option<HistogramIncrements>,
+struct IncrementsBuilder {
+    increments: Option<HistogramIncrements>,
     /// Counts of the last sample; `None` if those are the sum of the last piece.
-    pub(super) last: Option<CountWindow>,
+    last: Option<CountWindow>,
     /// End and start of the last sample.
     last_time: (i64, i64),
     /// Number of values of all samples before resets.
@@ -343,8 +318,8 @@ pub(super) struct IncrementsBuilder {
     recorded: Option<RecordedPredecessor>,
     /// Whether samples of several chunks were put in order, whatever predecessors they record.
     is_reordered: bool,
-    pub(super) held_bytes: usize,
-    pub(super) decoded: DecodedBlock,
+    held_bytes: usize,
+    decoded: DecodedBlock,
 }
 
 #[derive(Debug, PartialEq)]
@@ -356,7 +331,7 @@ enum RecordedPredecessor {
 }
 
 impl IncrementsBuilder {
-    pub(super) fn finish(self) -> Option<HistogramIncrements> {
+    fn finish(self) -> Option<HistogramIncrements> {
         let is_bounded = self.total_before_resets >> TOTAL_BITS_MAX == 0;
         self.increments.filter(|increments| is_bounded && !increments.times.is_empty())
     }
@@ -379,7 +354,7 @@ impl IncrementsBuilder {
     }
 
     /// Appends the samples of a chunk that ended in a range.
-    pub(super) fn push_chunk(&mut self, chunk: CumulativeChunk, range: &Range<i64>) -> bool {
+    fn push_chunk(&mut self, chunk: CumulativeChunk, range: &Range<i64>) -> bool {
         let CumulativeChunk { times, predecessor, base, block, block_rows, sums, .. } = chunk;
         let samples = times.partition_point(|time| time.1 <= range.start)
             ..times.partition_point(|time| time.1 <= range.end);
@@ -408,9 +383,6 @@ impl IncrementsBuilder {
             && chunk.is_base_predecessor
             && predecessor.time() == Some(self.last_time);
         if continues {
-            if !self.continues_rollup(&base) {
-                return false;
-            }
             self.record_end();
         } else {
             let (time, sum) = (times[first], sums[first]);
@@ -419,7 +391,7 @@ impl IncrementsBuilder {
             let is_pushed = if !has_samples && first < samples.end {
                 self.push_time(time, sum)
             } else {
-                let now = counts_after(&mut self.decoded, (&base, &block), row_of(first));
+                let now = self.counts_after(&base, &block, row_of(first));
                 now.is_some_and(|now| {
                     let total = now.total();
                     self.push_counts(time, now, total, sum)
@@ -463,17 +435,39 @@ impl IncrementsBuilder {
         }
     }
 
+    /// Counts after some rows of a block; `None` if they are not supported.
+    fn counts_after(&mut self, base: &Histogram, block: &[u8], rows: usize) -> Option<CountWindow> {
+        let mut counts = CountWindow::default();
+        if !counts.add_histogram(base) {
+            return None;
+        }
+        if rows > 0 {
+            let is_supported = self.decoded.decode_rows(block, rows).unwrap_or(false)
+                && self.decoded.scheme() == base.scheme()
+                && self.decoded.zero_threshold() == base.zero_threshold()
+                && counts.extend_to_block(&self.decoded);
+            if !is_supported {
+                return None;
+            }
+            counts.add_rows(&self.decoded, 0..rows, false);
+        }
+        (counts.total() >> TOTAL_BITS_MAX == 0).then_some(counts)
+    }
+
     /// Counts of the last sample.
     fn last_counts(&mut self) -> Option<CountWindow> {
         if self.last.is_some() {
             return self.last.take();
         }
-        match &self.increments.as_ref()?.pieces.last()?.content {
-            PieceContent::Chunk(chunk) => {
-                counts_after(&mut self.decoded, (&chunk.base, &chunk.block), chunk.rows.end)
+        let mut increments = self.increments.take()?;
+        let counts = match increments.pieces.last_mut().map(|piece| &piece.content) {
+            Some(PieceContent::Chunk(chunk)) => {
+                self.counts_after(&chunk.base, &chunk.block, chunk.rows.end)
             }
             _ => None,
-        }
+        };
+        self.increments = Some(increments);
+        counts
     }
 
     /// Whether a histogram has the scheme and zero threshold of the samples; the first one sets
@@ -489,7 +483,6 @@ impl IncrementsBuilder {
             first_total: None,
             sums: Vec::new(),
             resets: Vec::new(),
-            rolled_up: None,
             pieces: Vec::new(),
             window: CountWindow::default(),
         });
@@ -531,7 +524,7 @@ impl IncrementsBuilder {
         self.push_time(time, sum)
     }
 
-    pub(super) fn push_time(&mut self, (start, end): (i64, i64), sum: f64) -> bool {
+    fn push_time(&mut self, (start, end): (i64, i64), sum: f64) -> bool {
         let Some(increments) = &mut self.increments else { return false };
         increments.times.push(end);
         increments.has_starts |= start < end;
@@ -540,29 +533,6 @@ impl IncrementsBuilder {
         self.last_time = (end, start);
         true
     }
-}
-
-/// Counts after some rows of a block and the histogram before it; `None` if they are not supported.
-pub(super) fn counts_after(
-    decoded: &mut DecodedBlock,
-    (base, block): (&Histogram, &[u8]),
-    rows: usize,
-) -> Option<CountWindow> {
-    let mut counts = CountWindow::default();
-    if !counts.add_histogram(base) {
-        return None;
-    }
-    if rows > 0 {
-        let is_supported = decoded.decode_rows(block, rows).unwrap_or(false)
-            && decoded.scheme() == base.scheme()
-            && decoded.zero_threshold() == base.zero_threshold()
-            && counts.extend_to_block(decoded);
-        if !is_supported {
-            return None;
-        }
-        counts.add_rows(decoded, 0..rows, false);
-    }
-    (counts.total() >> TOTAL_BITS_MAX == 0).then_some(counts)
 }
 
 fn held_bytes_of(chunk: &ChunkIncrements) -> usize {

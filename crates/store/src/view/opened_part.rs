@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use model::{Gap, SeriesId};
 
-use crate::backend::{ChunkLocation, Part};
-use crate::chunk::ChunkHeader;
+use crate::backend::Part;
 use crate::gather;
 use crate::manifest::PartInfo;
 
@@ -35,24 +34,6 @@ impl ReadView {
 }
 
 impl OpenedPart<'_> {
-    /// The chunks of a series; `None` if some may be missing.
-    pub(super) fn locations(&self, id: &SeriesId) -> Option<Vec<ChunkLocation>> {
-        match &self.part {
-            Ok((part, None)) => part.find(id).ok(),
-            _ => None,
-        }
-    }
-
-    /// Reads a chunk and checks it; `None` if it is damaged.
-    pub(super) fn read(
-        &self,
-        location: &ChunkLocation,
-        bytes: &mut Vec<u8>,
-    ) -> Option<ChunkHeader> {
-        let (part, _) = self.part.as_ref().ok()?;
-        gather::read(&**part, location, bytes).ok()?.ok()
-    }
-
     /// Calls `each` with each checked chunk of a series that touches `range`; damage becomes a gap.
     /// `bytes` is memory for the chunks.
     pub(super) fn chunks(

@@ -34,10 +34,8 @@ impl RangeFunctionEval<'_> {
         if !growth.is_counter || self.call.input.extension() != RangeExtension::None {
             return Ok(None);
         }
+        let increments = evaluation.increments(handles, range)?;
         let uses_starts = self.kernel.uses_starts && evaluation.settings.start_timestamps;
-        // Of samples that are summed up, no start timestamp is known.
-        let is_single_window = self.windows() == 1 && !uses_starts;
-        let increments = evaluation.increments(handles, range, is_single_window)?;
         Ok(increments.filter(|increments| !(uses_starts && increments.has_starts())))
     }
 
@@ -73,11 +71,6 @@ impl RangeFunctionEval<'_> {
         self.call.input.shift().at.is_some()
     }
 
-    /// Number of different windows.
-    fn windows(&self) -> usize {
-        if self.has_fixed_window() { 1 } else { self.steps.count }
-    }
-
     /// Passes the growth at each step, of a fixed window only at the first one. False if some
     /// increments are not supported, or once the closure returns false.
     pub(super) fn each_growth(
@@ -89,7 +82,7 @@ impl RangeFunctionEval<'_> {
     ) -> Result<bool> {
         let mut decoded = std::mem::take(&mut evaluation.decoded_chunks);
         let of = &self.call.input;
-        let windows = self.windows();
+        let windows = if self.has_fixed_window() { 1 } else { self.steps.count };
         let mut sums = IncrementSums::new(increments, &mut decoded, windows == 1);
         sums.are_disjoint = windows == 1 || of.range <= self.steps.step;
         let mut is_supported = true;
@@ -173,7 +166,7 @@ impl<'a> IncrementSums<'a> {
         let interval = SampledInterval::new(
             window,
             (times[first], times[last]),
-            self.increments.increments_between(first, last),
+            last - first,
             growth,
             times[first],
         )?;
