@@ -15,32 +15,34 @@ const BUCKETS_MAX: usize = 1 << 12;
 #[derive(Debug, Default)]
 pub(super) struct BucketTexts {
     /// Ascending.
-    buckets: Vec<(BucketBounds, Range<usize>)>,
+    buckets: Vec<(WrittenBounds, Range<usize>)>,
     text: String,
+    /// Text of a bucket beyond the maximum.
+    unkept: String,
     /// Position after that of the last one: buckets are asked for in ascending order.
     next: usize,
 }
 
 /// Bounds of a bucket, and Prometheus' number of what they include.
 #[derive(Clone, Copy, Debug)]
-struct BucketBounds {
+struct WrittenBounds {
     lower: f64,
     upper: f64,
     rule: u8,
 }
 
-impl BucketBounds {
-    fn of(bucket: &Bucket) -> BucketBounds {
+impl WrittenBounds {
+    fn of(bucket: &Bucket) -> WrittenBounds {
         let rule = match (bucket.lower_inclusive, bucket.upper_inclusive) {
             (false, true) => 0,
             (true, false) => 1,
             (false, false) => 2,
             (true, true) => 3,
         };
-        BucketBounds { lower: bucket.lower, upper: bucket.upper, rule }
+        WrittenBounds { lower: bucket.lower, upper: bucket.upper, rule }
     }
 
-    fn order(&self, other: &BucketBounds) -> std::cmp::Ordering {
+    fn order(&self, other: &WrittenBounds) -> std::cmp::Ordering {
         let bounds = self.lower.total_cmp(&other.lower).then(self.upper.total_cmp(&other.upper));
         bounds.then(self.rule.cmp(&other.rule))
     }
@@ -57,12 +59,17 @@ impl BucketBounds {
 impl BucketTexts {
     /// Number of what the bounds include, lower and upper bound.
     pub(super) fn bounds(&mut self, bucket: &Bucket) -> &str {
-        let bounds = BucketBounds::of(bucket);
-        let is_same = |held: &(BucketBounds, Range<usize>)| held.0.order(&bounds).is_eq();
+        let bounds = WrittenBounds::of(bucket);
+        let is_same = |held: &(WrittenBounds, Range<usize>)| held.0.order(&bounds).is_eq();
         if !self.buckets.get(self.next).is_some_and(is_same) {
             self.next = match self.buckets.binary_search_by(|held| held.0.order(&bounds)) {
                 Ok(at) => at,
-                Err(at) => self.add(at, bounds),
+                Err(at) if self.buckets.len() < BUCKETS_MAX => self.add(at, bounds),
+                Err(_) => {
+                    self.unkept.clear();
+                    bounds.write(&mut self.unkept).expect("BUG: a string takes any text");
+                    return &self.unkept;
+                }
             };
         }
         let range = self.buckets[self.next].1.clone();
@@ -71,12 +78,7 @@ impl BucketTexts {
     }
 
     /// Adds a bucket at a position; returns the position at which it is.
-    fn add(&mut self, mut at: usize, bounds: BucketBounds) -> usize {
-        if self.buckets.len() == BUCKETS_MAX {
-            self.buckets.clear();
-            self.text.clear();
-            at = 0;
-        }
+    fn add(&mut self, at: usize, bounds: WrittenBounds) -> usize {
         let start = self.text.len();
         bounds.write(&mut self.text).expect("BUG: a string takes any text");
         self.buckets.insert(at, (bounds, start..self.text.len()));

@@ -120,7 +120,10 @@ pub(crate) fn evaluate_own(
             let is_mixed = ranges.iter().any(|range| clock.is_range_mixed(time_ns, range));
             let evaluation = evaluation(is_mixed);
             let mut findings = evaluation.queried(&windows);
-            evaluation.watch_metrics(series, clocks, &mut findings)?;
+            // The result of the query is known, even if the newest samples cannot be read.
+            if evaluation.watch_metrics(series, clocks, &mut findings).is_err() {
+                findings.absence.is_uncertain = true;
+            }
             Ok(findings)
         }
         RuleSource::Formula(formula) => Ok(evaluation(false).formula(formula)),

@@ -169,10 +169,9 @@ impl Source for ReadRecorder<'_> {
         &self,
         series: &SeriesHandle,
         range: Range<i64>,
-        is_single_window: bool,
     ) -> query::Result<(Option<HistogramIncrements>, Vec<Gap>)> {
         self.add(&[series], &range);
-        self.source.increments(series, range, is_single_window)
+        self.source.increments(series, range)
     }
 
     /// Queries read no windows, which would not be noted.

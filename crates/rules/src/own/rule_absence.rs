@@ -1,17 +1,16 @@
 //! Absence of streams of a rule: one alert of the rule, however many of its streams are silent.
 //!
-//! Every rule with a selector or a query has it, unless `absence = false` or a criterion `absent`
-//! says otherwise. Its alert has the label [`ABSENCE_LABEL`] instead of those of a stream, so that a
-//! source that stops is one alert of each rule.
+//! Every rule with a selector has it, unless `absence = false` or a criterion `absent` says
+//! otherwise; a rule with a query only with `absence = true`. Its alert has the label
+//! [`ABSENCE_LABEL`] instead of those of a stream, so that a source that stops is one alert of each
+//! rule.
 
 use std::sync::LazyLock;
 
 use decode::{DURATION_EXPECTED, parse_duration};
-use query::promql::{self, Expr, ExprKind};
-use query::{LabelSet, Language, NAME};
+use query::{LabelSet, NAME};
 use serde::Deserialize;
 
-use super::RuleSource;
 use super::absence::ABSENT_AFTER_WITHOUT_INTERVAL_NS;
 
 /// Label of the alert, with the value `true`.
@@ -98,18 +97,6 @@ impl AbsentStreams {
         let oldest_ns = self.oldest_row_ns.into_iter().chain(newest_row_ns).min();
         self.oldest_row_ns = oldest_ns;
     }
-}
-
-/// Whether a query is about missing data: `absent(up)`.
-pub(super) fn is_about_absence(expression: &str, source: &RuleSource) -> bool {
-    fn has_absent(expression: &Expr) -> bool {
-        let is_absent = |function: &str| function.starts_with("absent");
-        matches!(&expression.kind, ExprKind::Call { function, .. } if is_absent(function.name))
-            || expression.children().into_iter().any(has_absent)
-    }
-    let is_promql = matches!(source, RuleSource::Query(Language::PromQl));
-    let parsed = promql::parse(expression, &promql::Options::all());
-    is_promql && parsed.is_ok_and(|parsed| has_absent(&parsed))
 }
 
 /// Key `absence` of a rule or a file, as written.

@@ -14,7 +14,7 @@ use super::criterion::{
 };
 use super::forecast::{FORECAST_WINDOW_MIN_NS, ForecastCriterion};
 use super::formula::Formula;
-use super::rule_absence::{AbsenceKey, RuleAbsence, is_about_absence};
+use super::rule_absence::{AbsenceKey, RuleAbsence};
 use super::shape_key::{BaselineKey, shape_measure};
 use super::users_key::users_measure;
 use super::{OwnCondition, RuleSource};
@@ -308,7 +308,7 @@ impl RuleTable {
     }
 
     /// Absence of its data: by default an alert of the mildest severity of its criteria. A query
-    /// that is about missing data has none by default.
+    /// has none by default: series of errors may only exist when there are some.
     fn absence(
         &self,
         of_file: &AbsenceKey,
@@ -336,7 +336,7 @@ impl RuleTable {
                 let checked = written.get_ref().check(expression, severity);
                 checked.or_else(|cause| problem(written, cause))
             }
-            None if is_about_absence(expression, source) => Ok(None),
+            None if !matches!(source, RuleSource::Selector(_)) => Ok(None),
             // Its problems are those of the file.
             None => Ok(of_file.check(expression, severity).unwrap_or_default()),
         }

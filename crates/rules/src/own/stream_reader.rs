@@ -1,6 +1,6 @@
 //! Reads the streams of own rules: windows, baselines, times of rows, ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -324,23 +324,23 @@ impl SelectedStream {
     }
 
     /// End of the newest row of the last day.
-    pub(super) fn newest_end(
-        &self,
-        source: &dyn Source,
-        time_ns: i64,
-    ) -> query::Result<Option<i64>> {
+    fn newest_end(&self, source: &dyn Source, time_ns: i64) -> query::Result<Option<i64>> {
         let range = time_ns.saturating_sub(FIRST_ROW_AGE_MAX_NS + 1)..time_ns;
         Ok(source.time_range(&self.handles, range)?.map(|range| range.end))
     }
 
-    /// Whether somebody retired the stream: the newest row that ended at a time or before marks a
-    /// retirement. Markers of sources that stopped are none.
+    /// Whether somebody retired all series of the stream: the newest row of each that ended at a
+    /// time or before marks a retirement. Markers of sources that stopped are none.
     pub(super) fn is_retired(&self, source: &dyn Source, time_ns: i64) -> query::Result<bool> {
-        let mut newest: Option<(i64, bool)> = None;
+        // The marker of a histogram is a series with the same labels.
+        let mut newest: HashMap<&LabelSet, (i64, bool)> = HashMap::new();
         for handle in &self.handles {
-            newest = newest.max(newest_row(source, handle, time_ns)?);
+            if let Some(row) = newest_row(source, handle, time_ns)? {
+                let known = newest.entry(&handle.labels).or_insert(row);
+                *known = row.max(*known);
+            }
         }
-        Ok(newest.is_some_and(|(_, is_retirement)| is_retirement))
+        Ok(!newest.is_empty() && newest.values().all(|(_, is_retirement)| *is_retirement))
     }
 }
 

@@ -29,8 +29,7 @@ impl OwnEvaluation<'_> {
         let mut walk = clocks.begin(time_ns, interval_ns, metrics.len());
         for metric in &metrics {
             let mut clock = walk.take(&metric.labels);
-            let newest_ns = metric.newest_end(self.source, time_ns).map_err(query_error)?;
-            newest_ns.into_iter().for_each(|end_ns| clock.add(end_ns, time_ns));
+            metric.add_rows(self.source, &mut clock, time_ns).map_err(query_error)?;
             self.note_silence(metric, &mut clock, findings)?;
             walk.keep(&clock);
         }
