@@ -9,8 +9,9 @@
 //! between the packet and the moment in question, by [`RATE_DIFFERENCE`] (NTP: dispersion).
 
 /// Maximum difference of the rates of two clocks: one nanosecond in this many. Quartz clocks
-/// without correction are off by at most 50 ppm, so two of them differ by at most 100 ppm.
-const RATE_DIFFERENCE: u64 = 10_000;
+/// without correction are off by at most 50 ppm, and ntpd corrects a clock by up to 500 ppm (RFC
+/// 5905, 11.3); chrony may be faster.
+const RATE_DIFFERENCE: u64 = 1_000;
 
 /// Difference of two clocks over time.
 pub(crate) struct ClockOffset {

@@ -188,13 +188,14 @@ impl EndComparison {
     }
 }
 
-/// What requests of both ends have in common: service, connection and positions.
-fn request_key(of: &RequestRecord) -> (u32, u32, bool, [u32; 4]) {
-    (of.service, of.connection, of.begins_at_server, of.ends)
+/// What requests of both ends have in common: connection and positions. A service that is beyond
+/// the limit at one end may be known by its name at the other.
+fn request_key(of: &RequestRecord) -> (u32, bool, [u32; 4]) {
+    (of.connection, of.begins_at_server, of.ends)
 }
 
-fn handshake_key(of: &HandshakeRecord) -> (u32, u32, [u32; 2]) {
-    (of.service, of.connection, of.numbers)
+fn handshake_key(of: &HandshakeRecord) -> (u32, [u32; 2]) {
+    (of.connection, of.numbers)
 }
 
 /// Adds the services of an end. Returns the index of each of them.

@@ -18,6 +18,9 @@ use crate::service_rule::ServiceRule;
 /// Sender and receiver of a stream.
 type StreamAddresses = (SocketAddr, SocketAddr);
 
+/// Boundaries that take as much memory as a stream without any: addresses, and room in a map.
+const STREAM_BOUNDARIES: usize = 40;
+
 /// Boundaries of segments, while captures are read.
 pub struct SegmentBoundaries {
     has_rule: Box<[bool; 1 << 16]>,
@@ -35,7 +38,8 @@ pub struct StreamCuts {
 }
 
 impl SegmentBoundaries {
-    /// No boundaries. At most `limit` will be known, of the streams of these rules: 4 bytes each.
+    /// No boundaries. At most `limit` will be known, of the streams of these rules, with 4 bytes
+    /// each; a stream counts as [`STREAM_BOUNDARIES`] more.
     pub fn new(rules: &[ServiceRule], limit: usize) -> SegmentBoundaries {
         let mut has_rule = Box::new([false; 1 << 16]);
         rules.iter().for_each(|rule| has_rule[usize::from(rule.port)] = true);
@@ -49,12 +53,16 @@ impl SegmentBoundaries {
         let TransportHeader::Tcp { sequence, flags, .. } = packet.transport else { return };
         let has_rule = |address: SocketAddr| self.has_rule[usize::from(address.port())];
         let is_known = has_rule(packet.source) || has_rule(packet.destination);
-        if packet.payload_bytes == 0 || !is_known {
+        if packet.payload_bytes == 0 || !is_known || self.is_full {
             return;
         }
         // Data in a SYN has the number behind it.
         let start = sequence.wrapping_add(u32::from(flags.contains(TcpFlags::SYN)));
-        let numbers = self.streams.entry((packet.source, packet.destination)).or_default();
+        let numbers =
+            self.streams.entry((packet.source, packet.destination)).or_insert_with(|| {
+                self.count += STREAM_BOUNDARIES;
+                Vec::new()
+            });
         for length in [0, packet.payload.len() as u64, packet.payload_bytes] {
             let boundary = start.wrapping_add(length as u32);
             if numbers.last() == Some(&boundary) {

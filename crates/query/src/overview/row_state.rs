@@ -353,7 +353,8 @@ impl RowState {
     }
 
     /// Since when too many values are above a threshold: a minute of the last hour, or an hour of
-    /// today. `None` if they are not now, or too close to it to tell.
+    /// today. `None` if they are not now, too close to it to tell, or since before today's second
+    /// hour, which may be since yesterday.
     pub(super) fn affected_since(
         &mut self,
         threshold: &RowThreshold,
@@ -366,12 +367,14 @@ impl RowState {
         let Some(at) = first.map(|first| minutes[first].start) else { return Ok(None) };
         // The values of a row are of any of the minutes that it covers.
         let since = at - (row_minutes as i64 - 1) * MINUTE..at + MINUTE;
-        let day = self.days.iter_mut().find(|day| day.start == times.today_start);
-        let Some(day) = day.filter(|_| since.start <= first_minute(times.now)) else {
+        if since.start > first_minute(times.now) {
             return Ok(Some(since));
-        };
-        let hour = day.affected_since(threshold, since.start)?;
-        Ok(Some(hour.map_or(since, |start| start..start + HOUR)))
+        }
+        // It began before the minutes that are held. What began before today is not known.
+        let day = self.days.iter_mut().find(|day| day.start == times.today_start);
+        let hour = day.map(|day| day.affected_since(threshold, since.start)).transpose()?.flatten();
+        let hour = hour.filter(|start| *start > times.today_start);
+        Ok(hour.map(|start| start..start + HOUR))
     }
 
     /// Minutes that a row covers, of the longest of the last hour. Cumulative ones last since the
