@@ -138,7 +138,11 @@ const FUNCTIONS: &[Parameter] = &[LANGUAGE];
 
 const OVERVIEW: &[Parameter] = &[
     Parameter::text("threshold", "threshold of a metric, such as latency=250ms").many(),
-    Parameter::text("today_from", "start of today, in the last two days; default: midnight UTC"),
+    Parameter::text(
+        "today_from",
+        "start of today, in the last two days, rounded down to a quarter of an hour; default: \
+         midnight UTC",
+    ),
     Parameter::text("group", "services (default), host, or topdeck: its metrics of itself"),
     Parameter::integer("offset", "number of rows before the first one; default 0"),
     Parameter::integer("limit", "maximum number of rows; default 80, at most 5,000"),

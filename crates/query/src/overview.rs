@@ -411,9 +411,17 @@ impl Overview {
         Ok(is_complete)
     }
 
-    /// Removes the rows that were refused, then those of the lowest rank, until the others fit.
+    /// Removes days of other time zones, then the rows that were refused, then those of the lowest
+    /// rank, until the others fit.
     fn release_memory(&mut self) {
-        let mut bytes: usize = self.rows.values().map(RowState::memory_bytes).sum();
+        let memory_bytes = |rows: &BTreeMap<RowKey, RowState>| -> usize {
+            rows.values().map(RowState::memory_bytes).sum()
+        };
+        let mut bytes = memory_bytes(&self.rows);
+        if bytes > self.memory_bytes_max {
+            self.rows.values_mut().for_each(RowState::release_other_days);
+            bytes = memory_bytes(&self.rows);
+        }
         if bytes <= self.memory_bytes_max && !self.rows.values().any(|row| row.is_refused) {
             return;
         }

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, header};
 use query::overview::row_threshold::RowThreshold;
 use query::overview::{OverviewTimes, PageRange, ROWS_MAX, RowGroup, RowKey};
 use role::MetricThreshold;
-use store::{DAY, ReadView, SECOND};
+use store::{DAY, MINUTE, ReadView, SECOND};
 
 use super::OVERVIEW;
 use crate::active_query::ActiveQuery;
@@ -59,6 +59,8 @@ impl OverviewParams {
             let expected = "a time in the last two days";
             return Err(ApiError::invalid_parameter("today_from", found, expected));
         }
+        // Days begin at a quarter of an hour of UTC in all time zones. Each start of a day is kept.
+        let today_start = today_start - today_start.rem_euclid(15 * MINUTE);
         let budget = parameters.duration("budget")?;
         let budget = budget.map_or(BUDGET, |ns| Duration::from_nanos(ns.unsigned_abs()));
         let thresholds = parameters.parse_all("threshold", |text| {

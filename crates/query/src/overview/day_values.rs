@@ -139,8 +139,10 @@ impl DayValues {
                 let into_hour = (column.start - self.start).rem_euclid(HOUR);
                 self.closed_hours.add(column.start - into_hour, &column.value)?;
                 self.closed = merge(&self.closed, &column.value)?;
+                // A read that is cancelled continues here.
+                self.closed_end = column.start + step;
             }
-            self.closed_end += step * columns;
+            self.closed_end = grid.start + step * columns;
         }
         // A gap that continues is one of many columns.
         self.closed_gaps.sort();

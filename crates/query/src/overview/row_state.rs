@@ -203,6 +203,11 @@ impl RowState {
         self.days.truncate(DAYS_HELD_MAX);
     }
 
+    /// Removes the days of readers of other time zones than the last one.
+    pub(super) fn release_other_days(&mut self) {
+        self.days.truncate(1);
+    }
+
     /// Reads the last five minutes, and what follows the last read.
     pub(super) fn read_recent(&mut self, view: &ReadView, times: OverviewTimes) -> Result<()> {
         let now = times.now;
