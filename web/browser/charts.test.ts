@@ -293,7 +293,7 @@ test("what is shown is copied as PromQL and as curl, of queries and of heatmaps"
   expect(data).toHaveLength(3);
   await visitor.explore({ selector: "latency", ...range });
   const expression = await copy("PromQL");
-  expect(expression).toMatch(/^sum\(exact_increase\(latency\[\d+ms\]\)\)$/);
+  expect(expression).toMatch(/^sum\(exact_increase\(latency\[\d+(ms|s|m|h)\]\)\)$/);
   expect(await copy("curl")).toContain(`${server.url}/v1/heatmap`);
   const drawn = await visitor.drawn();
   await ask(expression);

@@ -31,6 +31,7 @@ use crate::json::{Json, integer};
 use crate::parameters::{Parameters, SELECTOR_SYNTAX};
 use crate::route::{ApiRoute, FROM, JSON, Parameter, TO};
 use crate::token::Scope;
+use render::text::plural;
 use report::document::series_fields;
 
 use self::retirement::{RETIRE, retire};
@@ -343,9 +344,8 @@ fn check_target(view: &ReadView, old: &SeriesEntryRef, new: &Series) -> Result<(
         equal += u64::from(times.contains(&sample.end));
     })?;
     if equal > 0 {
-        return refuse(format!(
-            "it has {equal} samples of the same times; delete those of one first"
-        ));
+        let equal = plural(equal, "sample", "samples");
+        return refuse(format!("it has {equal} of the same times; delete those of one first"));
     }
     if all > 0 && new.kind().is_cumulative() {
         return refuse("the cumulative samples of both would alternate".to_owned());

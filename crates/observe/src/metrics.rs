@@ -223,8 +223,8 @@ pub(crate) const FORGOTTEN_SERVERS: WireMetric = counter(
 pub(crate) const CLOCK_STEPS: WireMetric = counter(
     "wire_clock_steps_total",
     "",
-    "times that the clock was set back by more than a minute: rows after it have times that were \
-     written before",
+    "times that the clock was set back by more than a minute: samples after it have times that \
+     were written before",
 );
 pub(crate) const OPEN_CONNECTIONS: WireMetric =
     gauge("wire_open_connections", "", "connections that are followed");

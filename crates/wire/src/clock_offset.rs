@@ -121,11 +121,11 @@ mod tests {
 
     #[test]
     fn limits_become_wider_with_time() {
-        let to_server = [(0, 100), (50_000_000, 6_000)];
-        check(&to_server, &[(0, 0)], 10_000_000, Some((-1_000, 1_100)));
-        // 5,000 of 50 ms, and 100: tighter than its own limit.
-        check(&to_server, &[(0, 0)], 50_000_000, Some((-5_000, 5_100)));
-        check(&to_server, &[(0, 0)], 60_000_000, Some((-6_000, 6_100)));
+        let to_server = [(0, 100), (5_000_000, 6_000)];
+        check(&to_server, &[(0, 0)], 1_000_000, Some((-1_000, 1_100)));
+        // 5,000 of 5 ms, and 100: tighter than its own limit.
+        check(&to_server, &[(0, 0)], 5_000_000, Some((-5_000, 5_100)));
+        check(&to_server, &[(0, 0)], 6_000_000, Some((-6_000, 6_100)));
     }
 
     #[test]

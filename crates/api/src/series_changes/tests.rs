@@ -124,7 +124,12 @@ async fn rename_onto_rows_of_the_same_times_is_rejected() {
         let rename = format!("/v1/series/rename?selector=latency&name=copy{dry_run}");
         let (status, answer) = post(&server, &rename).await;
         assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
-        assert!(answer.to_string().contains("1 rows of the same times"), "{answer}");
+        assert!(
+            answer
+                .to_string()
+                .contains("it has 1 sample of the same times; delete those of one first"),
+            "{answer}"
+        );
     }
     assert_eq!(count(&server, "latency").await, Some(1200));
 }

@@ -1,8 +1,8 @@
 //! ntfy: push messages by topic.
 //!
 //! Proof of delivery: the JSON response has an `id`. A message above 4,096 bytes would become an
-//! attachment, so it is cut. The picture is an attachment: the body of a `PUT`, whose parameters are
-//! the other fields. A server may allow no attachments: then the message is sent without.
+//! attachment, so it is cut. The picture is an attachment: the body of a `PUT`, whose parameters
+//! are the other fields. A server may allow no attachments: then the message is sent without.
 
 use http::{HeaderMap, Method};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};

@@ -1,5 +1,5 @@
-//! Short columns that were encoded last. Many series have the same numbers of rows, and many columns
-//! of a series are equal, while the memory that pco allocates for a column takes several
+//! Short columns that were encoded last. Many series have the same numbers of rows, and many
+//! columns of a series are equal, while the memory that pco allocates for a column takes several
 //! microseconds.
 
 #![cfg_attr(

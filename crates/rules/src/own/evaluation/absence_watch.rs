@@ -30,6 +30,9 @@ impl OwnEvaluation<'_> {
         for metric in &metrics {
             let mut clock = walk.take(&metric.labels);
             metric.add_rows(self.source, &mut clock, time_ns).map_err(query_error)?;
+            if clock.is_absent() && metric.is_retired(self.source, time_ns).map_err(query_error)? {
+                clock.set_watched(false);
+            }
             self.note_silence(metric, &mut clock, findings)?;
             walk.keep(&clock);
         }
