@@ -10,6 +10,11 @@ const PARTS = [
 ].join("|");
 const LIBS = "(alerts|audit|colour|comparison|serverStatus|sources|stripes|timeMarks)";
 const SHARED = new RegExp(`(parts/${PARTS}|lib/${LIBS})`);
+const CHART_PARTS = [
+  "(Breakdown|ExportChart|LineChart|QueryResultView|SelectorInput|SeriesChart",
+  "SplitByLabel)",
+].join("|");
+const CHARTS = new RegExp(`(parts/${CHART_PARTS}|lib/ruleReplay)`);
 
 export default defineConfig({
   // The page may be served below a path of a proxy.
@@ -21,9 +26,16 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: true,
-    // Small files compress badly: what several views share is one, with what it imports.
+    // Small files compress badly: what several views share is in two, with what it imports.
     rolldownOptions: {
-      output: { codeSplitting: { groups: [{ name: "parts", test: SHARED }] } },
+      output: {
+        codeSplitting: {
+          groups: [
+            { name: "parts", test: SHARED },
+            { name: "charts", test: CHARTS },
+          ],
+        },
+      },
     },
   },
   test: { include: ["test/**/*.test.ts"] },

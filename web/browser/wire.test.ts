@@ -84,7 +84,7 @@ test("services have operations, errors and loss; the one with the most time is o
   await expect
     .poll(() => latency.innerText(), { timeout: 30_000 })
     .toMatch(/Hatched: 7 requests of shop were not measured \(7 gap\)/);
-  expect(await latency.locator(".lossy .heatmap").count()).toBe(1);
+  await expect.poll(() => latency.locator(".lossy .heatmap").count(), { timeout: 30_000 }).toBe(1);
 });
 
 test("statements are by total time, or by requests above the threshold", async () => {

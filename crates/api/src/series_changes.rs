@@ -20,6 +20,7 @@ use axum::routing;
 use decode::SeriesSink as _;
 use intake::{Intake, SeriesKeyEncoding};
 use model::{Sample, Selector, Series, SeriesId};
+use render::text::plural;
 use store::{ReadView, RowCount, SeriesEntryRef, Store};
 
 use crate::active_query::ActiveQuery;
@@ -31,7 +32,6 @@ use crate::json::{Json, integer};
 use crate::parameters::{Parameters, SELECTOR_SYNTAX};
 use crate::route::{ApiRoute, FROM, JSON, Parameter, TO};
 use crate::token::Scope;
-use render::text::plural;
 use report::document::series_fields;
 
 use self::retirement::{RETIRE, retire};
