@@ -74,7 +74,7 @@ const VIEWS: [string, Record<string, string>, RegExp][] = [
   ["load", {}, /No load runs in this range/],
   ["sources", {}, /Reconciled since|Unreconciled/],
   ["audit", {}, /Producers and stages/],
-  ["status", {}, /Healthy|Backpressure|Damaged|gaps/],
+  ["status", {}, /Healthy|problem|Backpressure|Damaged|gaps/],
 ];
 
 const PROMQL = {

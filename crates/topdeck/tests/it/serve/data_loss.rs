@@ -152,6 +152,9 @@ fn flipped_byte_in_a_server_journal_is_a_gap() {
         );
         let said = "batches lost in the journal: damaged";
         let is_damaged = matches!(how, SegmentDamage::Flipped);
+        if is_damaged {
+            wait_until("the log says so", || deck.log().contains(said));
+        }
         assert_eq!(deck.log().contains(said), is_damaged, "{}", deck.log());
         let audit = deck.audit().to_string();
         assert_eq!(audit.contains("missing in the journal: damaged"), is_damaged, "{audit}");
