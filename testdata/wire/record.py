@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records testdata/wire/PROTOCOL.pcap: a short session with a real server on the loopback interface.
+"""Records testdata/wire/PROTOCOL.pcap: a short session with a real server on loopback.
 
     record.py redis PORT        redis-server, empty
     record.py http PORT         nginx, whose root has the file index.html
