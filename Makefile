@@ -49,6 +49,7 @@ bench: ## comparisons with peers, side by side in one run: make bench PART=path
 	cargo run --release --manifest-path bench/Cargo.toml --locked -- \
 		$(if $(PART),--insert $(addprefix --only ,$(PART)))
 
-dist: ## static binaries with debug information, completions and man pages, into target/dist
+dist: ## static binaries, completions, man pages and packages of them, into target/dist
 	@sh xtask/setup.sh dist
 	cargo xtask dist
+	cargo xtask packages

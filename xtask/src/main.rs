@@ -21,6 +21,7 @@ mod libtest;
 mod loom;
 mod miri;
 mod mutations;
+mod packages;
 mod page;
 mod part_log;
 mod passed_tests;
@@ -48,6 +49,7 @@ enum Xtask {
     Soak(soak::Options),
     Fuzz(fuzz::Options),
     Dist(dist::Options),
+    Packages(packages::Options),
     Golden(golden::Options),
     Page(page::Options),
 }
@@ -64,6 +66,7 @@ fn main() -> Result<ExitCode> {
         Xtask::Soak(options) => Ok(soak::run(&options)),
         Xtask::Fuzz(options) => fuzz::run_target(&options),
         Xtask::Dist(options) => dist::run(&options),
+        Xtask::Packages(options) => packages::run(&options),
         Xtask::Golden(options) => golden::run(&options),
         Xtask::Page(options) => page::build(&options),
     }

@@ -1,0 +1,81 @@
+//! `cargo xtask packages`: packages of the binaries that `cargo xtask dist` built.
+//!
+//! Packages are reproducible: their bytes depend on the inputs only. Entries are sorted, owned by
+//! root, and have the time of the commit (`SOURCE_DATE_EPOCH` sets another); modes do not depend
+//! on the umask, and no time is formatted in a time zone. Everything is written here, without
+//! packaging tools, so that any Linux machine makes the same packages.
+
+mod archive;
+mod checksums;
+mod file_tree;
+mod package_source;
+mod tar_writer;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, ensure};
+
+use self::package_source::PackageSource;
+use crate::command_line::root;
+use crate::part_log::PartLog;
+
+/// Package the binaries of `cargo xtask dist`: archives and checksums, into target/dist/packages
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Directory with TARGET/topdeck of each target, man and completions; default: target/dist
+    #[arg(long, value_name = "DIR")]
+    from: Option<PathBuf>,
+
+    /// Directory of the packages, emptied first; default: packages in the directory of --from
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let from = options.from.clone().unwrap_or_else(|| root().join("target/dist"));
+    let out = options.out.clone().unwrap_or_else(|| from.join("packages"));
+    let sources = PackageSource::read_all(&from)?;
+    recreate_dir(&out)?;
+    let mut files = PackageDir { dir: out, names: Vec::new() };
+    for source in &sources {
+        archive::write(source, &mut files)?;
+    }
+    checksums::write(&mut files)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The directory to which packages are written.
+struct PackageDir {
+    dir: PathBuf,
+    /// Names of the written files.
+    names: Vec<String>,
+}
+
+impl PackageDir {
+    fn write(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.dir.join(name);
+        fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        let size = bytes.len() as f64 / 1e6;
+        PartLog::console("packages").note(&format!("{}: {size:.1} MB", path.display()));
+        self.names.push(name.to_owned());
+        Ok(())
+    }
+}
+
+/// Removes packages of an earlier run. A directory with anything else is left alone.
+fn recreate_dir(dir: &Path) -> Result<()> {
+    if dir.exists() {
+        let is_empty = fs::read_dir(dir)?.next().is_none();
+        ensure!(
+            is_empty || dir.join(checksums::FILE).exists(),
+            "cannot empty {}: it has no {}, so its files are not packages; choose another \
+             directory with --out",
+            dir.display(),
+            checksums::FILE
+        );
+        fs::remove_dir_all(dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+    }
+    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))
+}

@@ -1,0 +1,12 @@
+//! `cargo xtask packages` with small files in place of the binaries: bytes and contents of each
+//! package, read by other programs than those that wrote them.
+//!
+//! What needs root and a bare system is in `make system PART=packages`.
+#![forbid(unsafe_code)]
+
+#[path = "packages/archive.rs"]
+mod archive;
+#[path = "packages/package_fixture.rs"]
+mod package_fixture;
+#[path = "packages/reproducible.rs"]
+mod reproducible;
