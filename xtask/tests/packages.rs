@@ -10,3 +10,5 @@ mod archive;
 mod package_fixture;
 #[path = "packages/reproducible.rs"]
 mod reproducible;
+#[path = "packages/units.rs"]
+mod units;
