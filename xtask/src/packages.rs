@@ -6,8 +6,11 @@
 //! packaging tools, so that any Linux machine makes the same packages.
 
 mod archive;
+mod calendar;
 mod checksums;
+mod deb;
 mod file_tree;
+mod installed_tree;
 mod package_source;
 mod tar_writer;
 
@@ -21,7 +24,7 @@ use self::package_source::PackageSource;
 use crate::command_line::root;
 use crate::part_log::PartLog;
 
-/// Package the binaries of `cargo xtask dist`: archives and checksums, into target/dist/packages
+/// Package the binaries of `cargo xtask dist`, with checksums, into target/dist/packages
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Directory with TARGET/topdeck of each target, man and completions; default: target/dist
@@ -31,19 +34,36 @@ pub(crate) struct Options {
     /// Directory of the packages, emptied first; default: packages in the directory of --from
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+
+    /// Number of the package among those of this version; a greater one replaces a smaller one
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    release: u32,
+
+    /// Who is responsible for the packages
+    #[arg(long, value_name = "NAME <ADDRESS>", default_value = MAINTAINER)]
+    maintainer: String,
 }
+
+/// The top-level domain is reserved: nobody receives mail there.
+const MAINTAINER: &str = "topdeck maintainers <maintainers@topdeck.example>";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let from = options.from.clone().unwrap_or_else(|| root().join("target/dist"));
     let out = options.out.clone().unwrap_or_else(|| from.join("packages"));
-    let sources = PackageSource::read_all(&from)?;
-    recreate_dir(&out)?;
-    let mut files = PackageDir { dir: out, names: Vec::new() };
+    make_by(&from, &out, options.release, &options.maintainer)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Packages what `cargo xtask dist` left in `from`.
+fn make_by(from: &Path, out: &Path, release: u32, maintainer: &str) -> Result<()> {
+    let sources = PackageSource::read_all(from, release, maintainer)?;
+    recreate_dir(out)?;
+    let mut files = PackageDir { dir: out.to_owned(), names: Vec::new() };
     for source in &sources {
         archive::write(source, &mut files)?;
+        deb::write(source, &mut files)?;
     }
-    checksums::write(&mut files)?;
-    Ok(ExitCode::SUCCESS)
+    checksums::write(&mut files)
 }
 
 /// The directory to which packages are written.

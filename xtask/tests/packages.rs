@@ -6,6 +6,8 @@
 
 #[path = "packages/archive.rs"]
 mod archive;
+#[path = "packages/deb.rs"]
+mod deb;
 #[path = "packages/package_fixture.rs"]
 mod package_fixture;
 #[path = "packages/reproducible.rs"]

@@ -9,17 +9,18 @@ use super::package_source::{COMPLETIONS, PackageSource, repo_file, repo_text};
 use super::tar_writer::{gzip, tar};
 
 /// Texts and settings: file of the repository, and its name in the archive.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("LICENSE", "LICENSE"),
     ("README.md", "README.md"),
     ("CHANGELOG.md", "CHANGELOG.md"),
     ("docs/install.md", "INSTALL.md"),
+    ("docs/topdeck.toml", "settings/all-keys.toml"),
     ("packaging/settings/topdeck.toml", "settings/topdeck.toml"),
     ("packaging/settings/agent.toml", "settings/agent.toml"),
 ];
 
 /// Units of systemd, and examples of drop-ins, in `packaging/systemd`.
-const UNITS: [&str; 6] = [
+pub(super) const UNITS: [&str; 6] = [
     "topdeck.service",
     "topdeck-agent.service",
     "drop-ins/bpf.conf",

@@ -17,6 +17,8 @@ pub(super) struct PackageFile {
     pub(super) mode: u32,
     /// Number of the owning user and group.
     pub(super) owner: u32,
+    /// Whether it is a settings file, which an upgrade does not replace if it was changed.
+    pub(super) is_settings: bool,
 }
 
 #[derive(Clone)]
@@ -39,11 +41,17 @@ impl FileTree {
         self.add_file(path, 0o755, content);
     }
 
+    /// Adds a file that an upgrade does not replace if it was changed.
+    pub(super) fn add_settings(&mut self, path: &str, content: impl Into<Arc<[u8]>>) {
+        self.add(path, content);
+        self.files.get_mut(path).expect("BUG: it was added").is_settings = true;
+    }
+
     /// Adds a directory; its parents belong to root.
     pub(super) fn add_dir(&mut self, path: &str, mode: u32, owner: u32) {
         self.add_parents(path);
         let content = FileContent::Directory;
-        let file = PackageFile { content, mode, owner };
+        let file = PackageFile { content, mode, owner, is_settings: false };
         self.files.insert(path.to_owned(), file);
     }
 
@@ -61,7 +69,7 @@ impl FileTree {
     fn add_file(&mut self, path: &str, mode: u32, content: impl Into<Arc<[u8]>>) {
         self.add_parents(path);
         let content = FileContent::Regular(content.into());
-        let file = PackageFile { content, mode, owner: ROOT };
+        let file = PackageFile { content, mode, owner: ROOT, is_settings: false };
         assert!(
             self.files.insert(path.to_owned(), file).is_none(),
             "BUG: the package has two files {path}"
@@ -74,6 +82,7 @@ impl FileTree {
                 content: FileContent::Directory,
                 mode: DIR_MODE,
                 owner: ROOT,
+                is_settings: false,
             });
         }
     }

@@ -19,16 +19,22 @@ pub(super) struct PackageArch {
     pub(super) triple: &'static str,
     /// As in the triple, in names of archives, and of rpm.
     pub(super) machine: &'static str,
+    /// Of Debian, Go and OCI.
+    pub(super) debian: &'static str,
 }
 
 const ARCHS: [PackageArch; 2] = [
-    PackageArch { triple: "x86_64-unknown-linux-musl", machine: "x86_64" },
-    PackageArch { triple: "aarch64-unknown-linux-musl", machine: "aarch64" },
+    PackageArch { triple: "x86_64-unknown-linux-musl", machine: "x86_64", debian: "amd64" },
+    PackageArch { triple: "aarch64-unknown-linux-musl", machine: "aarch64", debian: "arm64" },
 ];
 
 /// Input of the packages of a target.
 pub(super) struct PackageSource {
     pub(super) version: &'static str,
+    /// Number of the package among those of this version.
+    pub(super) release: u32,
+    /// Name and address, as in `NAME <ADDRESS>`.
+    pub(super) maintainer: String,
     /// Time of all files, in seconds since the epoch.
     pub(super) time_s: u64,
     pub(super) arch: PackageArch,
@@ -41,7 +47,11 @@ pub(super) struct PackageSource {
 
 impl PackageSource {
     /// Reads the sources of all targets whose binary is in `dir`.
-    pub(super) fn read_all(dir: &Path) -> Result<Vec<PackageSource>> {
+    pub(super) fn read_all(
+        dir: &Path,
+        release: u32,
+        maintainer: &str,
+    ) -> Result<Vec<PackageSource>> {
         let time_s = commit_time()?;
         let man_pages = read_dir(&dir.join("man"))?;
         let completions = COMPLETIONS.iter().map(|name| read(&dir.join("completions"), name));
@@ -55,6 +65,8 @@ impl PackageSource {
             }
             sources.push(PackageSource {
                 version: env!("CARGO_PKG_VERSION"),
+                release,
+                maintainer: maintainer.to_owned(),
                 time_s,
                 arch,
                 binary: read(&dir.join(arch.triple), "topdeck")?.into(),

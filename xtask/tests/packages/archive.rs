@@ -35,6 +35,7 @@ fn archive_has_all_files() {
         "man/man1/topdeck.1",
         "settings/",
         "settings/agent.toml",
+        "settings/all-keys.toml",
         "settings/topdeck.toml",
         "systemd/",
         "systemd/drop-ins/",
