@@ -12,6 +12,7 @@ mod deb;
 mod file_tree;
 mod installed_tree;
 mod package_source;
+mod rpm;
 mod tar_writer;
 
 use std::fs;
@@ -62,6 +63,7 @@ fn make_by(from: &Path, out: &Path, release: u32, maintainer: &str) -> Result<()
     for source in &sources {
         archive::write(source, &mut files)?;
         deb::write(source, &mut files)?;
+        rpm::write(source, &mut files)?;
     }
     checksums::write(&mut files)
 }

@@ -12,5 +12,7 @@ mod deb;
 mod package_fixture;
 #[path = "packages/reproducible.rs"]
 mod reproducible;
+#[path = "packages/rpm.rs"]
+mod rpm;
 #[path = "packages/units.rs"]
 mod units;
