@@ -11,6 +11,7 @@ mod checksums;
 mod deb;
 mod file_tree;
 mod installed_tree;
+mod oci;
 mod package_source;
 mod rpm;
 mod tar_writer;
@@ -65,6 +66,7 @@ fn make_by(from: &Path, out: &Path, release: u32, maintainer: &str) -> Result<()
         deb::write(source, &mut files)?;
         rpm::write(source, &mut files)?;
     }
+    oci::write(&sources, &mut files)?;
     checksums::write(&mut files)
 }
 

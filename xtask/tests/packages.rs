@@ -8,6 +8,8 @@
 mod archive;
 #[path = "packages/deb.rs"]
 mod deb;
+#[path = "packages/oci.rs"]
+mod oci;
 #[path = "packages/package_fixture.rs"]
 mod package_fixture;
 #[path = "packages/reproducible.rs"]

@@ -45,6 +45,11 @@ impl UtcTime {
         format!("{name}, {:02} {month} {} {} +0000", self.day, self.year, self.time())
     }
 
+    /// Such as `2026-01-02T03:04:05Z`.
+    pub(super) fn rfc_3339(&self) -> String {
+        format!("{:04}-{:02}-{:02}T{}Z", self.year, self.month, self.day, self.time())
+    }
+
     fn time(&self) -> String {
         let second = self.second_of_day;
         format!("{:02}:{:02}:{:02}", second / 3_600, second / 60 % 60, second % 60)
@@ -69,5 +74,6 @@ mod tests {
         check(1_767_323_045, "Fri, 02 Jan 2026 03:04:05 +0000");
         check(1_798_761_599, "Thu, 31 Dec 2026 23:59:59 +0000");
         check(4_107_542_400, "Mon, 01 Mar 2100 00:00:00 +0000");
+        assert_eq!(UtcTime::new(951_782_400).rfc_3339(), "2000-02-29T00:00:00Z");
     }
 }
