@@ -14,6 +14,8 @@ mod installed_tree;
 mod oci;
 mod package_source;
 mod rpm;
+mod sbom;
+mod signature;
 mod tar_writer;
 
 use std::fs;
@@ -26,7 +28,8 @@ use self::package_source::PackageSource;
 use crate::command_line::root;
 use crate::part_log::PartLog;
 
-/// Package the binaries of `cargo xtask dist`, with checksums, into target/dist/packages
+/// Package the binaries of `cargo xtask dist`, with checksums and a signature, into
+/// target/dist/packages
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Directory with TARGET/topdeck of each target, man and completions; default: target/dist
@@ -44,6 +47,11 @@ pub(crate) struct Options {
     /// Who is responsible for the packages
     #[arg(long, value_name = "NAME <ADDRESS>", default_value = MAINTAINER)]
     maintainer: String,
+
+    /// Secret key that signs the checksums, made if it is missing; default:
+    /// topdeck/signing-key.pem in $XDG_CONFIG_HOME or ~/.config
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
 }
 
 /// The top-level domain is reserved: nobody receives mail there.
@@ -52,12 +60,13 @@ const MAINTAINER: &str = "topdeck maintainers <maintainers@topdeck.example>";
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let from = options.from.clone().unwrap_or_else(|| root().join("target/dist"));
     let out = options.out.clone().unwrap_or_else(|| from.join("packages"));
-    make_by(&from, &out, options.release, &options.maintainer)?;
+    let key = options.key.clone().map_or_else(signature::default_key, Ok)?;
+    make_by(&from, &out, options.release, &options.maintainer, &key)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Packages what `cargo xtask dist` left in `from`.
-fn make_by(from: &Path, out: &Path, release: u32, maintainer: &str) -> Result<()> {
+fn make_by(from: &Path, out: &Path, release: u32, maintainer: &str, key: &Path) -> Result<()> {
     let sources = PackageSource::read_all(from, release, maintainer)?;
     recreate_dir(out)?;
     let mut files = PackageDir { dir: out.to_owned(), names: Vec::new() };
@@ -65,9 +74,11 @@ fn make_by(from: &Path, out: &Path, release: u32, maintainer: &str) -> Result<()
         archive::write(source, &mut files)?;
         deb::write(source, &mut files)?;
         rpm::write(source, &mut files)?;
+        sbom::write(source, &mut files)?;
     }
     oci::write(&sources, &mut files)?;
-    checksums::write(&mut files)
+    checksums::write(&mut files)?;
+    signature::write(&mut files, key, sources[0].time_s)
 }
 
 /// The directory to which packages are written.

@@ -16,5 +16,9 @@ mod package_fixture;
 mod reproducible;
 #[path = "packages/rpm.rs"]
 mod rpm;
+#[path = "packages/sbom.rs"]
+mod sbom;
+#[path = "packages/signature.rs"]
+mod signature;
 #[path = "packages/units.rs"]
 mod units;

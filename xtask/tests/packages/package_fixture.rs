@@ -16,6 +16,8 @@ pub(crate) const BINARY: &str = "#!/bin/sh\necho topdeck\n";
 /// A directory with inputs, and with packages after `make`.
 pub(crate) struct PackageFixture {
     pub(crate) dir: PathBuf,
+    /// Directory of the signing key, which must be outside of the repository.
+    pub(crate) key_dir: PathBuf,
 }
 
 impl PackageFixture {
@@ -38,6 +40,7 @@ impl PackageFixture {
 
     fn in_dir(name: &str) -> PackageFixture {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let key_dir = std::env::temp_dir().join(format!("topdeck-xtask-{name}"));
         let _ = fs::remove_dir_all(&dir);
         for target in ["x86_64", "aarch64"] {
             let program = dir.join(format!("{target}-unknown-linux-musl/topdeck"));
@@ -49,7 +52,7 @@ impl PackageFixture {
         for shell in ["topdeck.bash", "_topdeck", "topdeck.fish"] {
             write(&dir.join("completions").join(shell), &format!("# {shell}\n"));
         }
-        PackageFixture { dir }
+        PackageFixture { dir, key_dir }
     }
 
     /// Runs `cargo xtask packages` after the shell commands `before`.
@@ -64,6 +67,7 @@ impl PackageFixture {
         let mut command = Command::new("sh");
         command.arg("-c").arg(format!("{before}\nexec \"$@\"")).arg("sh");
         command.arg(env!("CARGO_BIN_EXE_xtask")).arg("packages").arg("--from").arg(&self.dir);
+        command.arg("--key").arg(self.key_dir.join("signing.pem"));
         command.args(arguments).env("SOURCE_DATE_EPOCH", TIME_S);
         command.output().expect("sh starts")
     }
@@ -76,6 +80,7 @@ impl PackageFixture {
 impl Drop for PackageFixture {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.dir);
+        let _ = fs::remove_dir_all(&self.key_dir);
     }
 }
 
