@@ -35,13 +35,19 @@ const DATA_DIRS: [&str; 2] = ["var/lib/topdeck", "var/lib/topdeck-agent"];
 const USER: &str = "topdeck";
 /// In a `FileTree`, any owner that is not root: rpm finds the number by the name.
 const USER_NUMBER: u32 = 1;
-/// Other directories that belong to the package; those of the system do not.
-const OWN_DIRS: [&str; 5] = [
+/// Other directories that belong to the package: those of shells too, which may not be installed.
+const OWN_DIRS: [&str; 11] = [
     "etc/topdeck",
+    "usr/share/bash-completion",
+    "usr/share/bash-completion/completions",
     "usr/share/doc/topdeck",
+    "usr/share/fish",
+    "usr/share/fish/vendor_completions.d",
     "usr/share/licenses/topdeck",
     "usr/share/topdeck",
     "usr/share/topdeck/drop-ins",
+    "usr/share/zsh",
+    "usr/share/zsh/site-functions",
 ];
 
 /// Script of the tree, its tag, the tag of its interpreter, and its flag as a requirement.

@@ -25,7 +25,7 @@ use crate::command_line::CommandLine;
 
 /// Packages of npm with code in the built page. `make system PART=packages` compares them with the
 /// source maps of the page.
-pub(crate) const BUNDLED: [&str; 2] = ["svelte", "uplot"];
+pub(crate) const BUNDLED: [&str; 3] = ["clsx", "svelte", "uplot"];
 
 pub(super) fn write(source: &PackageSource, files: &mut PackageDir) -> Result<()> {
     let line = format!(
@@ -238,7 +238,7 @@ mod tests {
         let expected = [(("a".to_owned(), "1.0.0".to_owned()), "ff".to_owned())];
         assert_eq!(found, BTreeMap::from(expected));
         let error = npm_components("{}").unwrap_err().to_string();
-        assert!(error.contains("digest of svelte"), "{error}");
+        assert!(error.contains("digest of clsx"), "{error}");
     }
 
     #[test]
