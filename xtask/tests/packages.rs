@@ -8,6 +8,8 @@
 mod archive;
 #[path = "packages/deb.rs"]
 mod deb;
+#[path = "packages/kubernetes.rs"]
+mod kubernetes;
 #[path = "packages/oci.rs"]
 mod oci;
 #[path = "packages/package_fixture.rs"]
@@ -22,3 +24,5 @@ mod sbom;
 mod signature;
 #[path = "packages/units.rs"]
 mod units;
+#[path = "packages/yaml.rs"]
+mod yaml;
