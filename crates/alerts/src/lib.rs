@@ -40,6 +40,7 @@ mod alertmanager_api;
 mod alertmanager_silences;
 mod alertmanager_view;
 mod arrival_index;
+mod arrival_pace;
 mod arrival_reader;
 mod clearance_api;
 mod contact_api;

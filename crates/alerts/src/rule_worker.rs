@@ -5,6 +5,7 @@
 //! Between groups it makes the changes that requests and time demand.
 
 mod acknowledgement;
+mod arrivals;
 mod due_changes;
 mod history_writer;
 mod mirroring;
@@ -12,12 +13,10 @@ mod submission;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use intake::{EventCounter, Intake, LogFn, LogLevel};
-use model::SeriesId;
 use query::{LabelSet, Settings};
 use rules::{
     Alert, EvaluatedGroup, EvaluatedRule, FilePosition, GroupDefaults, GroupSnapshot,
@@ -28,7 +27,7 @@ use store::Store;
 use crate::alert_board::{AlertBoard, GroupReport, NamedThresholds, RouteContext, state_hash};
 use crate::alert_evidence::{EvidenceBudgets, UserLabels};
 use crate::alert_history::AlertHistory;
-use crate::arrival_index::{ArrivalIndex, RulePlace};
+use crate::arrival_index::ArrivalIndex;
 use crate::group_metrics::GroupMetrics;
 use crate::notifier_handle::NotifierHandle;
 use crate::received_alerts::ReceivedAlerts;
@@ -41,6 +40,7 @@ use crate::store_evaluator::StoreEvaluator;
 use crate::submitted_alerts::SubmittedAlerts;
 use crate::submitted_received_alerts::SubmittedReceivedAlerts;
 use crate::worker_control::{ReloadedRules, WorkerControl};
+use arrivals::ArrivalTimes;
 use history_writer::HistoryWriter;
 
 /// Longest wait: the wall clock may be set.
@@ -48,14 +48,6 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 /// States that changed only by the time of their last evaluation are stored this often. After a
 /// kill, `for` and `keep_firing_for` continue from the stored time.
 const SAVE_INTERVAL: Duration = Duration::from_secs(10);
-/// Least time between two evaluations on arrival.
-const ARRIVAL_INTERVAL: Duration = Duration::from_secs(1);
-/// Time between two evaluations on arrival, in durations of the first: they take at most a quarter
-/// of a CPU.
-const ARRIVAL_PAUSE_FACTOR: u32 = 4;
-/// The same for the index of series: at most a tenth.
-const INDEX_PAUSE_FACTOR: u32 = 10;
-
 /// Group with its schedule.
 struct ScheduledGroup {
     group: EvaluatedGroup,
@@ -98,10 +90,7 @@ pub(crate) struct RuleWorker {
     /// Ids of those that were active when the worker last looked.
     active_silences: Vec<String>,
     arrivals: ArrivalIndex,
-    /// When rules are evaluated on arrival at the earliest, and when the index of arrivals is built
-    /// again at the earliest.
-    arrivals_at: Instant,
-    index_at: Instant,
+    arrival_times: ArrivalTimes,
     log: LogFn,
 }
 
@@ -163,8 +152,7 @@ impl RuleWorker {
             silences,
             active_silences: Vec::new(),
             arrivals,
-            arrivals_at: Instant::now(),
-            index_at: Instant::now(),
+            arrival_times: ArrivalTimes::new(Instant::now()),
             log,
         };
         let mut by_key: HashMap<(String, String), GroupSnapshot> = snapshots
@@ -230,71 +218,6 @@ impl RuleWorker {
         self.groups.push(ScheduledGroup { group, next_ns, metrics, thresholds });
     }
 
-    /// Whether rules read series is another question with other rules.
-    fn reset_arrivals(&mut self) {
-        let mut rules = self.groups.iter().flat_map(|scheduled| scheduled.group.rules());
-        let is_active =
-            rules.any(|rule| rule.rule().condition().is_some_and(|own| own.has_selector()));
-        self.arrivals.reset(is_active);
-        self.index_at = Instant::now();
-    }
-
-    /// Evaluates the own rules whose streams got rows. Both this and the index of series take at
-    /// most a fixed share of the time.
-    fn evaluate_arrived(&mut self) {
-        let (has_arrived, has_unknown) = self.arrivals.pending();
-        if has_unknown && Instant::now() >= self.index_at {
-            let began = Instant::now();
-            self.index_series();
-            let pause = (began.elapsed() * INDEX_PAUSE_FACTOR).max(ARRIVAL_INTERVAL);
-            self.index_at = Instant::now() + pause;
-        }
-        if (!has_arrived && !has_unknown) || Instant::now() < self.arrivals_at {
-            return;
-        }
-        let began = Instant::now();
-        let arrived = self.arrivals.take();
-        if arrived.is_empty() {
-            return;
-        }
-        for (at, rules) in arrived {
-            if self.control.is_stopping() {
-                return;
-            }
-            let now_ns = self.intake.now();
-            self.evaluate(at, now_ns, Some(&rules));
-        }
-        let pause = (began.elapsed() * ARRIVAL_PAUSE_FACTOR).max(ARRIVAL_INTERVAL);
-        self.arrivals_at = began + pause;
-    }
-
-    /// Finds the series of each own rule.
-    fn index_series(&self) {
-        let Ok(view) = self.store.view() else { return };
-        let mut places: HashMap<SeriesId, Vec<RulePlace>> = HashMap::new();
-        for (group, scheduled) in self.groups.iter().enumerate() {
-            for (index, rule) in scheduled.group.rules().iter().enumerate() {
-                let own = rule.rule().condition();
-                let Some(selector) = own.and_then(|own| own.selector()) else { continue };
-                view.each_key(selector, &mut |_, series| {
-                    places.entry(series.selected.id()).or_default().push((group, index));
-                    ControlFlow::Continue(())
-                });
-            }
-        }
-        self.arrivals.replace(places);
-    }
-
-    /// Time until rules may be evaluated on arrival; `None` if no rows arrived.
-    fn time_to_arrivals(&self) -> Option<Duration> {
-        let (has_arrived, has_unknown) = self.arrivals.pending();
-        let now = Instant::now();
-        let until = |at: Instant| at.saturating_duration_since(now);
-        let arrivals = has_arrived.then(|| until(self.arrivals_at));
-        let index = has_unknown.then(|| until(self.index_at));
-        arrivals.into_iter().chain(index).min()
-    }
-
     /// Time until the next evaluation; `None` without groups.
     fn time_to_next(&mut self) -> Option<Duration> {
         let now_ns = self.intake.now();
@@ -329,16 +252,21 @@ impl RuleWorker {
         }
     }
 
-    /// Evaluates a group: all of its rules, or those whose rows arrived.
-    fn evaluate(&mut self, at: usize, time_ns: i64, arrived: Option<&BTreeSet<usize>>) {
+    /// Evaluates a group: all of its rules, or those whose rows arrived. `None` if it could not.
+    fn evaluate(
+        &mut self,
+        at: usize,
+        time_ns: i64,
+        arrived: Option<&BTreeSet<usize>>,
+    ) -> Option<Arc<GroupReport>> {
         let before = &self.groups[at].group;
         let mut group = before.clone();
         let began = Instant::now();
         let evaluated = self.evaluate_group(&mut group, time_ns, arrived);
-        let Some((result, durations)) = evaluated else { return };
+        let (result, durations) = evaluated?;
         // Its queries were cancelled: errors say nothing about the data.
         if self.control.is_stopping() {
-            return;
+            return None;
         }
         let duration = began.elapsed();
         let has_changed = state_hash(before) != state_hash(&group);
@@ -346,6 +274,9 @@ impl RuleWorker {
         for warning in &result.warnings {
             let (file, name) = (group.file(), group.name());
             (self.log)(LogLevel::Warn, &format!("rule group {name:?} of {file}: {warning}"));
+        }
+        if has_other_selectors(before, &group) {
+            self.arrivals.mark_outdated();
         }
         let scheduled = &mut self.groups[at];
         match arrived {
@@ -368,10 +299,11 @@ impl RuleWorker {
             .collect();
         let thresholds = self.groups[at].thresholds.clone();
         let report = Arc::new(GroupReport { group, duration, rule_durations, thresholds });
-        self.board.update(|state| state.groups[at] = report);
+        self.board.update(|state| state.groups[at] = Arc::clone(&report));
         if has_changed {
             self.board.advance_revision();
         }
+        Some(report)
     }
 
     /// Evaluates a group over the store as it is now. `None` if the store cannot be read.
@@ -498,6 +430,12 @@ impl RuleWorker {
         });
         self.board.advance_revision();
     }
+}
+
+/// Whether a rule is known to read other series than before.
+fn has_other_selectors(before: &EvaluatedGroup, after: &EvaluatedGroup) -> bool {
+    let mut rules = before.rules().iter().zip(after.rules());
+    rules.any(|(before, after)| !after.has_same_selectors(before))
 }
 
 fn key(group: &EvaluatedGroup) -> (String, String) {

@@ -1,5 +1,10 @@
 //! Names of the series of alerts, as in Prometheus.
 
+/// Whether a metric, as UTF-8, is one of those of alerts.
+pub fn is_alert_series(name: &[u8]) -> bool {
+    name == ALERTS.as_bytes() || name == ALERTS_FOR_STATE.as_bytes()
+}
+
 /// Metric of active alerts.
 pub(crate) const ALERTS: &str = "ALERTS";
 /// Metric whose value is the start of an active alert in seconds.

@@ -6,6 +6,7 @@ mod snapshots;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use model::Selector;
 use query::{LabelSet, NAME, STALE_BITS, StepValue};
 
 use own_alerts::OwnStreams;
@@ -20,7 +21,9 @@ use crate::alert_templates::{AlertTemplates, CycleQuery, ElementTemplates};
 use crate::evaluator::{OverlayEvaluator, RuleSample};
 use crate::other_rules::{OtherRuleStates, RuleNames};
 use crate::overlay::SampleOverlay;
-use crate::own::{EvaluationClock, FindingCache, OwnCondition, SharedWindows, StreamArrivals};
+use crate::own::{
+    EvaluationClock, FindingCache, OwnCondition, QuerySelectors, SharedWindows, StreamArrivals,
+};
 use crate::rule_file::{AlertSettings, LabelMap, MissingData, Rule, RuleGroup, RuleKind};
 
 /// Values for groups that do not set them.
@@ -93,6 +96,8 @@ pub struct EvaluatedRule {
     clocks: Arc<StreamArrivals>,
     /// Findings of the last evaluation of an own rule.
     findings: Arc<FindingCache>,
+    /// What the query of an own rule reads.
+    selectors: QuerySelectors,
     /// Number of streams of an own rule.
     stream_count: usize,
     written: BTreeSet<LabelSet>,
@@ -108,6 +113,20 @@ impl EvaluatedRule {
     /// Alerts; empty for a recording rule.
     pub fn alerts(&self) -> &AlertTable {
         &self.table
+    }
+
+    /// Selectors of the series whose rows call for an evaluation of an own rule; `None` before the
+    /// first evaluation of its query.
+    pub fn selectors(&self) -> Option<&[Selector]> {
+        match self.rule.condition() {
+            Some(own) if own.is_query() => self.selectors.known(),
+            own => Some(own.and_then(|own| own.selector()).map_or(&[][..], std::slice::from_ref)),
+        }
+    }
+
+    /// Whether they are the same as before an evaluation.
+    pub fn has_same_selectors(&self, before: &EvaluatedRule) -> bool {
+        self.selectors.is_same(&before.selectors)
     }
 
     /// Number of streams that an own rule found in its last evaluation.
@@ -152,6 +171,7 @@ impl EvaluatedGroup {
             table: AlertTable::default(),
             clocks: Arc::default(),
             findings: Arc::default(),
+            selectors: QuerySelectors::default(),
             stream_count: 0,
             written: BTreeSet::new(),
             health: RuleHealth::Unknown,
@@ -348,7 +368,16 @@ struct GroupIteration<'a> {
 
 impl GroupIteration<'_> {
     fn evaluate_rule(&mut self, index: usize, rule: &mut EvaluatedRule, states: &OtherRuleStates) {
-        let EvaluatedRule { rule, table, clocks, findings, stream_count, written, health } = rule;
+        let EvaluatedRule {
+            rule,
+            table,
+            clocks,
+            findings,
+            selectors,
+            stream_count,
+            written,
+            health,
+        } = rule;
         let outcome = match &rule.kind {
             RuleKind::Recording => self.record(rule),
             RuleKind::Alerting(settings) => {
@@ -360,6 +389,7 @@ impl GroupIteration<'_> {
                             own,
                             clocks,
                             findings,
+                            selectors,
                             stream_count,
                             stopped_at_ns,
                             states,

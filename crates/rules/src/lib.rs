@@ -53,6 +53,7 @@ pub use alert_acknowledgement::{
     AcknowledgementChange, AlertAcknowledgement, AlertAcknowledgements,
 };
 pub use alert_clearance::AlertClearance;
+pub use alert_series::is_alert_series;
 pub use alert_table::{
     Alert, AlertNotice, AlertState, AlertTable, CriterionHit, RESOLVED_RETENTION_NS,
 };

@@ -29,6 +29,7 @@ pub(crate) use absence::StreamArrivals;
 pub(crate) use clock_step::{ClockStepBack, ClockSteps, EvaluationClock, EvaluationGap, RowsAhead};
 pub(crate) use evaluation::{OperandState, OwnInputs, StreamElement, StreamFindings, evaluate_own};
 pub(crate) use finding_cache::FindingCache;
+pub(crate) use read_recorder::QuerySelectors;
 pub(crate) use rule_absence::{
     RuleAbsence, absence_series, is_absence_series, is_exported_label, stream_labels,
 };
@@ -91,9 +92,14 @@ impl OwnCondition {
         }
     }
 
-    /// Whether it reads series of a selector, so that it can be evaluated when rows arrive.
+    /// Whether it reads series of a selector.
     pub fn has_selector(&self) -> bool {
         self.selector().is_some()
+    }
+
+    /// Whether it is the result of a query.
+    pub fn is_query(&self) -> bool {
+        matches!(self.source, RuleSource::Query(_))
     }
 
     /// A criterion in words, such as `p99 above 250ms within 5min`. The absence of streams comes

@@ -13,8 +13,8 @@ use crate::alert_table::{
 use crate::evaluator::RuleSample;
 use crate::other_rules::OtherRuleStates;
 use crate::own::{
-    FindingCache, OwnCondition, OwnInputs, RuleAbsence, StreamArrivals, StreamElement,
-    StreamFindings, absence_series, evaluate_own, is_absence_series,
+    FindingCache, OwnCondition, OwnInputs, QuerySelectors, RuleAbsence, StreamArrivals,
+    StreamElement, StreamFindings, absence_series, evaluate_own, is_absence_series,
 };
 use crate::rule_file::{AlertSettings, Rule};
 
@@ -23,6 +23,7 @@ pub(super) struct OwnStreams<'a> {
     pub(super) own: &'a OwnCondition,
     pub(super) clocks: &'a mut Arc<StreamArrivals>,
     pub(super) findings: &'a mut Arc<FindingCache>,
+    pub(super) selectors: &'a mut QuerySelectors,
     pub(super) stream_count: &'a mut usize,
     /// Last evaluation before a restart, if this is the first one after it.
     pub(super) stopped_at_ns: Option<i64>,
@@ -38,8 +39,8 @@ impl GroupIteration<'_> {
         streams: OwnStreams<'_>,
         table: &mut AlertTable,
     ) -> Result<(), RuleFailure> {
-        let OwnStreams { own, clocks, findings: cache, stream_count, stopped_at_ns, states } =
-            streams;
+        let OwnStreams { own, clocks, findings: cache, selectors, .. } = streams;
+        let OwnStreams { stream_count, stopped_at_ns, states, .. } = streams;
         let active = table.alerts().filter(|(_, alert)| alert.state != AlertState::Inactive);
         let absence = table
             .alerts()
@@ -67,7 +68,7 @@ impl GroupIteration<'_> {
         let mut findings = StreamFindings::default();
         let evaluator = self.inputs.evaluator;
         let read = evaluator.with_source(&rule.expression, &mut |source| {
-            findings = evaluate_own(own, source, clocks, cache, &own_inputs)?;
+            findings = evaluate_own(own, source, clocks, cache, selectors, &own_inputs)?;
             Ok(())
         });
         read.map_err(|error| RuleFailure::new(error.0))?;

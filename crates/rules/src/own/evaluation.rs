@@ -1,6 +1,7 @@
 //! Evaluation of an own rule: a finding for each stream.
 
 mod absence_watch;
+mod query_rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -18,7 +19,7 @@ use super::criterion::{
 use super::finding_cache::{CachedFinding, FindingCache, StreamFinding, WindowHit};
 use super::forecast::compare_forecast;
 use super::formula::Formula;
-use super::read_recorder::{QueryReads, ReadRecorder};
+use super::read_recorder::{QueryReads, QuerySelectors, ReadRecorder};
 use super::rule_absence::AbsentStreams;
 use super::shape_change::{ShapeBaseline, has_shape};
 use super::shared_windows::{SelectorWindows, SharedWindows};
@@ -98,6 +99,7 @@ pub(crate) fn evaluate_own(
     evaluator: &SourceEvaluator<'_>,
     clocks: &mut Arc<StreamArrivals>,
     cache: &mut Arc<FindingCache>,
+    selectors: &mut QuerySelectors,
     inputs: &OwnInputs<'_>,
 ) -> Result<StreamFindings, RuleQueryError> {
     let OwnInputs { time_ns, clock, expression, .. } = *inputs;
@@ -115,11 +117,15 @@ pub(crate) fn evaluate_own(
             // What a query reads is known when it was read.
             let recorder = ReadRecorder::new(evaluator.source);
             let recorded = SourceEvaluator { source: &recorder, ..*evaluator };
-            let windows = query_streams(&recorded, *language, expression, range)?;
-            let QueryReads { ranges, series, .. } = recorder.into_reads();
+            let windows = query_streams(&recorded, *language, expression, range);
+            let QueryReads { ranges, series, selectors: read } = recorder.into_reads();
+            // Also those of a query that failed: other rows may be its remedy.
+            selectors.add(read);
+            let windows = windows?;
             let is_mixed = ranges.iter().any(|range| clock.is_range_mixed(time_ns, range));
             let evaluation = evaluation(is_mixed);
             let mut findings = evaluation.queried(&windows);
+            findings.row_times = evaluation.row_times_of_query(&findings, &series);
             // The result of the query is known, even if the newest samples cannot be read.
             if evaluation.watch_metrics(series, clocks, &mut findings).is_err() {
                 findings.absence.is_uncertain = true;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hist::Mixture;
 use model::{Gap, Selector, SeriesKind};
@@ -34,6 +34,43 @@ pub(super) struct QueryReads {
     pub(super) selectors: Vec<Selector>,
     /// Series that it read, also those without rows in these ranges.
     pub(super) series: Vec<SeriesHandle>,
+}
+
+/// Selectors of the series that a query looked for in its evaluations: rows of these series call for
+/// another one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct QuerySelectors(Option<Arc<Vec<Selector>>>);
+
+impl QuerySelectors {
+    /// The selectors; `None` before the first evaluation.
+    pub(crate) fn known(&self) -> Option<&[Selector]> {
+        self.0.as_deref().map(Vec::as_slice)
+    }
+
+    /// Adds those of an evaluation. Those of earlier ones stay, since an evaluation may leave out
+    /// a part of the query, unless that makes too many.
+    pub(super) fn add(&mut self, read: Vec<Selector>) {
+        let known = self.known().unwrap_or_default();
+        let is_new = |selector: &Selector| !known.contains(selector);
+        let new: Vec<Selector> = read.iter().filter(|selector| is_new(selector)).cloned().collect();
+        if new.is_empty() && self.0.is_some() {
+            return;
+        }
+        let all = match known.len() + new.len() <= SELECTORS_MAX {
+            true => known.iter().cloned().chain(new).collect(),
+            false => read,
+        };
+        self.0 = Some(Arc::new(all));
+    }
+
+    /// Whether both are the same.
+    pub(crate) fn is_same(&self, other: &QuerySelectors) -> bool {
+        match (&self.0, &other.0) {
+            (None, None) => true,
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other) || one == other,
+            _ => false,
+        }
+    }
 }
 
 impl<'a> ReadRecorder<'a> {
@@ -257,5 +294,23 @@ mod tests {
         let QueryReads { selectors, series, .. } = recorder.into_reads();
         let names: Vec<&str> = series.iter().map(|handle| handle.labels.name()).collect();
         assert_eq!((selectors, names), (vec![Selector::All], vec!["a", "b"]));
+    }
+    #[test]
+    fn selectors_of_all_evaluations_are_known_unless_there_are_too_many() {
+        let selector = |at: usize| Selector::label_equals("at", at.to_string());
+        let mut selectors = QuerySelectors::default();
+        assert_eq!(selectors.known(), None);
+        selectors.add(Vec::new());
+        assert_eq!(selectors.known(), Some(&[][..]));
+        selectors.add(vec![selector(1)]);
+        let before = selectors.clone();
+        selectors.add(vec![selector(1)]);
+        assert!(selectors.is_same(&before));
+        selectors.add(vec![selector(2), selector(1)]);
+        assert_eq!(selectors.known(), Some(&[selector(1), selector(2)][..]));
+        assert!(!selectors.is_same(&before));
+        let many: Vec<Selector> = (2..SELECTORS_MAX + 2).map(selector).collect();
+        selectors.add(many.clone());
+        assert_eq!(selectors.known(), Some(&many[..]));
     }
 }

@@ -18,7 +18,7 @@ use super::read_recorder::ReadRecorder;
 use super::rule_absence::stream_labels;
 use super::shape_change::BASELINE_WINDOWS;
 use crate::affected_users::{USER_READS_MAX, UserSeries, count_above, label_of_users, with_rows};
-use crate::alert_series::{ALERTS, ALERTS_FOR_STATE};
+use crate::alert_series::is_alert_series;
 use crate::evaluator::RuleQueryError;
 use crate::overlay::SourceEvaluator;
 
@@ -109,7 +109,7 @@ pub(super) fn select_streams(
 pub(super) fn streams_by_metric(series: Vec<SeriesHandle>) -> Vec<SelectedStream> {
     let mut metrics: BTreeMap<LabelSet, Vec<SeriesHandle>> = BTreeMap::new();
     for handle in series {
-        if !matches!(handle.labels.name(), ALERTS | ALERTS_FOR_STATE) {
+        if !is_alert_series(handle.labels.name().as_bytes()) {
             let metric = handle.labels.filter(|name| name == NAME);
             metrics.entry(metric).or_default().push(handle);
         }

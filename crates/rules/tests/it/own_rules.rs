@@ -1,5 +1,6 @@
 //! Own rules on a simulated clock: criteria, severities, missing data, absence, dependencies.
 
+use model::Selector;
 use rules::{AcknowledgementChange, Alert, AlertAcknowledgement, AlertState, RuleHealth};
 
 use crate::harness::{MINUTE, SECOND, START, SimulatedNode, notices};
@@ -506,4 +507,33 @@ fn rules_whose_rows_arrived_are_evaluated_with_those_that_read_them() {
     assert_eq!(result.missed_iterations, 0);
     node.evaluate();
     assert_eq!(states(&node), ["firing x", "firing x", "firing"]);
+}
+
+#[test]
+fn what_calls_for_an_evaluation_is_what_the_rule_reads() {
+    let criteria = "[[rule.criteria]]\nseverity = 3\nequals = 1\n";
+    let rules = format!(
+        "[[rule]]\nname = \"S\"\nselect = \"a\"\n{criteria}\
+         [[rule]]\nname = \"P\"\npromql = \"max_over_time(a[1m]) + on() b\"\n{criteria}\
+         [[rule]]\nname = \"C\"\ncaql = 'find(\"c\") | stats:max()'\n{criteria}\
+         [[rule]]\nname = \"E\"\npromql = \"{{x=~'.+'}}\"\n{criteria}\
+         [[rule]]\nname = \"F\"\nformula = \"S\"\n"
+    );
+    let mut node = SimulatedNode::new(&rules);
+    let read = |node: &SimulatedNode| {
+        let rules = node.group.rules().iter();
+        rules.map(|rule| rule.selectors().map(<[_]>::len)).collect::<Vec<_>>()
+    };
+    assert_eq!(read(&node), [Some(1), None, None, None, Some(0)]);
+    // Two series with the same labels but for the name: the query fails, and has read.
+    ["a{x=\"1\"}", "b{x=\"1\"}"].iter().for_each(|series| node.set(series, 1.0));
+    node.is_failing.set(true);
+    node.evaluate();
+    assert_eq!(read(&node), [Some(1), None, None, None, Some(0)]);
+    node.is_failing.set(false);
+    node.evaluate();
+    assert_eq!(read(&node), [Some(1), Some(2), Some(1), Some(1), Some(0)]);
+    let name = |name: &str| Selector::parse(name).expect("a name");
+    let selectors = node.group.rules()[1].selectors().expect("known");
+    assert!([name("a"), name("b")].iter().all(|read| selectors.contains(read)), "{selectors:?}");
 }

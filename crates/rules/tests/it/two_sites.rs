@@ -169,3 +169,46 @@ fn late_rows_have_no_key_of_the_past() {
     let began: Vec<i64> = alerts.map(|(_, alert)| alert.began_ns).collect();
     assert_eq!(began, [site.series.now()]);
 }
+
+/// Keys of the alert of a query that is evaluated when rows arrive.
+fn keys_of_query(late_ms: i64) -> Vec<AlertKey> {
+    let rules = "[[rule]]\nname = 'Deep'\npromql = 'max by (instance) (queue)'\n\
+                 [[rule.criteria]]\nseverity = 1\nabove = 100\n\
+                 [[rule.criteria]]\nseverity = 3\nabove = 5\n";
+    let mut site = Site { series: StoredSeries::new(), group: group(rules), keys: Vec::new() };
+    site.evaluate(None);
+    for value in [1, 9, 200, 9, 1] {
+        site.series.pass(5 * SECOND);
+        site.series.row("queue", 0, 0, value);
+        site.series.pass(late_ms * 1_000_000);
+        // Rows of other streams are another matter.
+        site.series.row("queue", 1, 0, 1);
+        site.evaluate(Some(0));
+        site.series.pass(-late_ms * 1_000_000);
+    }
+    site.keys
+}
+
+#[test]
+fn the_same_rows_have_the_same_keys_if_a_query_reads_them() {
+    let expected = keys_of_query(0);
+    assert_eq!(expected.len(), 4, "{expected:?}");
+    for late_ms in [1, 20, 300, 900] {
+        assert_eq!(keys_of_query(late_ms), expected, "{late_ms} ms late");
+    }
+}
+
+#[test]
+fn late_rows_of_a_query_count_within_what_it_reads() {
+    let rules = "[[rule]]\nname = 'Deep'\npromql = 'max_over_time(queue[1m])'\n\
+                 [[rule.criteria]]\nseverity = 1\nabove = 5\n";
+    let mut site = Site { series: StoredSeries::new(), group: group(rules), keys: Vec::new() };
+    site.series.row("queue", 0, 0, 1);
+    site.evaluate(None);
+    // Too late, then within the minute.
+    for (age_s, expected) in [(70, 0), (50, 1)] {
+        site.series.row("queue", 0, age_s * SECOND, 9);
+        site.evaluate(Some(0));
+        assert_eq!(site.keys.len(), expected, "{age_s} s late: {:?}", site.keys);
+    }
+}

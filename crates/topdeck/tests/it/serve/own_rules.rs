@@ -2,6 +2,8 @@
 //!
 //! The interval is an hour: only the arrival of rows can evaluate a rule within the test.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use serde_json::Value;
 
 use super::client::request_at;
@@ -85,4 +87,43 @@ fn a_bad_own_rule_is_reported_and_the_others_are_evaluated() {
     let checked = topdeck(&["rules", "check", &file], b"");
     assert_eq!(checked.status, 1);
     assert!(checked.stderr.contains(problem), "{}", checked.stderr);
+}
+
+const QUERIES: &str = "interval = \"1h\"\n\n[[rule]]\nname = \"Prom\"\n\
+                       promql = \"max_over_time(depth[1h])\"\n\n[[rule.criteria]]\n\
+                       severity = 1\nabove = 100\n\n[[rule.criteria]]\nseverity = 3\n\
+                       above = 5\n\n[[rule]]\nname = \"Caql\"\n\
+                       caql = 'find(\"depth\") | stats:max()'\nwindow = \"1h\"\n\n\
+                       [[rule.criteria]]\nseverity = 1\nabove = 100\n\n\
+                       [[rule.criteria]]\nseverity = 3\nabove = 5\n";
+
+/// Name, host and severity of each alert, in order.
+fn alerts(server: &ServerProcess) -> Vec<String> {
+    let listed = server.get("/v1/alerts").json();
+    let text = |alert: &Value| {
+        let label = |name: &str| alert["labels"][name].as_str().unwrap_or("-").to_owned();
+        format!("{} {} {}", label("alertname"), label("host"), alert["severity"])
+    };
+    let mut texts: Vec<String> =
+        listed["alerts"].as_array().expect("a list").iter().map(text).collect();
+    texts.sort();
+    texts
+}
+
+#[test]
+fn arrival_evaluates_the_queries_that_read_the_series() {
+    let server = start(QUERIES);
+    // Nobody reads these.
+    let other = request_at(server.address(), "POST", "/api/v2/write", &[], b"width value=9");
+    assert!(other.expect("it answers").status < 300);
+    send(&server, 7.0);
+    wait_until("both fire", || alerts(&server) == ["Caql - 3", "Prom a 3"]);
+    // A late row, of a series that did not exist when the queries were evaluated first.
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let late_ns = (since_epoch - Duration::from_secs(1800)).as_nanos();
+    let body = format!("depth,host=b value=700 {late_ns}");
+    let sent = request_at(server.address(), "POST", "/api/v2/write", &[], body.as_bytes());
+    assert!(sent.expect("it answers").status < 300);
+    let expected = ["Caql - 1", "Prom a 3", "Prom b 1"];
+    wait_until("the late row counts", || alerts(&server) == expected);
 }
