@@ -103,5 +103,5 @@ pub use replayed_history::ReplayedHistory;
 pub use role::AlertsRole;
 pub use rule_loader::rule_promql_options;
 pub use rule_paths::find_rule_files;
-pub use rule_reader::read_rule_file;
+pub use rule_reader::{RuleFileTexts, read_rule_file, read_rule_texts};
 pub use settings::{AlertTables, AlertsTable};

@@ -1,5 +1,7 @@
 //! Reads a rule file, and the files that its rules name, relative to it.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use disk::{OsDisk, read_file};
@@ -18,6 +20,32 @@ pub fn read_rule_file(path: &Path, name: &str) -> Result<RuleFile> {
     let dir = path.parent().unwrap_or(Path::new(""));
     let read = |named: &str| read_named(&dir.join(named));
     Ok(parse_rule_file_with(name, &text, &rule_promql_options(), &read))
+}
+
+/// Texts of a rule file and of the files that its rules name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleFileTexts {
+    /// The rule file.
+    pub rules: String,
+    /// By the names that the rules write. What cannot be read is left out.
+    pub files: BTreeMap<String, String>,
+}
+
+/// Reads a rule file, and the files that its rules name, to send them elsewhere.
+pub fn read_rule_texts(path: &Path) -> Result<RuleFileTexts> {
+    let failed = |cause| AlertsError::Read { path: path.to_owned(), cause };
+    let rules = std::fs::read_to_string(path).map_err(failed)?;
+    let dir = path.parent().unwrap_or(Path::new(""));
+    let files = RefCell::new(BTreeMap::new());
+    let read = |named: &str| {
+        let bytes = read_named(&dir.join(named))?;
+        if let Ok(text) = String::from_utf8(bytes.clone()) {
+            files.borrow_mut().insert(named.to_owned(), text);
+        }
+        Ok(bytes)
+    };
+    parse_rule_file_with(&path.to_string_lossy(), &rules, &rule_promql_options(), &read);
+    Ok(RuleFileTexts { rules, files: files.into_inner() })
 }
 
 fn read_named(path: &Path) -> std::result::Result<Vec<u8>, String> {
@@ -80,7 +108,14 @@ mod tests {
             _ = writeln!(found, "usable: {usable}");
             file.problems.iter().for_each(|problem| _ = writeln!(found, "{problem}"));
         }
+        std::fs::write(dir.join("day.frames"), windows(0..12, 250, &ms)).expect("written");
+        let texts = read_rule_texts(&path).expect("readable");
+        std::fs::remove_file(dir.join("day.frames")).expect("removed");
+        let without = read_rule_texts(&path).expect("readable");
         std::fs::remove_dir_all(&dir).expect("removed");
+        let files = BTreeMap::from([("day.frames".to_owned(), windows(0..12, 250, &ms))]);
+        assert_eq!(texts, RuleFileTexts { rules: rules.to_owned(), files });
+        assert_eq!(without, RuleFileTexts { rules: rules.to_owned(), ..Default::default() });
         expect_test::expect![[r#"
             usable: 0
             shop.toml:6:12: error: shape_of: cannot use "day.frames": the file is missing; save it with topdeck query --frames

@@ -6,6 +6,7 @@
 //! when the client disconnects.
 
 mod document;
+mod replay_body;
 mod replay_lane;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,7 @@ use axum::routing;
 use query::{Settings, StoreSource, promql};
 use rules::{
     AlertTemplates, EvaluatedGroup, GroupDefaults, ProblemSeverity, ReplayInputs, RuleFile,
-    RuleReplayError, parse_rule_file, replay_groups,
+    RuleReplayError, replay_groups,
 };
 use store::ReadView;
 
@@ -33,10 +34,9 @@ use crate::json::integer;
 use crate::parameters::Parameters;
 use crate::route::{ApiRoute, JSON, Parameter, RULE_REPLAY_PATH};
 
+use self::replay_body::{BodyKind, ReplayBody};
 pub(crate) use self::replay_lane::ReplayLane;
 
-/// Maximum size of a rule file in bytes.
-const FILE_BYTES_MAX: usize = 1 << 20;
 /// Maximum number of evaluations of rules: a week of 49 rules each minute.
 const EVALUATIONS_MAX: u64 = 500_000;
 /// Longest replay: `topdeck rules replay` waits for ten minutes.
@@ -71,7 +71,9 @@ const REPLAY: ApiRoute = ApiRoute {
     body: Some((
         YAML,
         "a rule file of Prometheus, or with the type application/toml, or a file whose name ends \
-         in .toml, one of own rules; at most 1 MiB",
+         in .toml, one of own rules; at most 1 MiB. With the type application/json, at most 16 \
+         MiB: {\"rules\": \"TEXT\", \"files\": {\"NAME\": \"TEXT\"}}, own rules with the files that \
+         they name",
     )),
     ..ApiRoute::get(
         RULE_REPLAY_PATH,
@@ -101,7 +103,7 @@ struct ReplayRequest {
 impl ReplayRequest {
     fn parse(
         parameters: &Parameters,
-        (default_name, text): (&str, &str),
+        body: &ReplayBody,
         mut defaults: GroupDefaults,
         now: i64,
     ) -> Result<ReplayRequest, ApiError> {
@@ -117,8 +119,7 @@ impl ReplayRequest {
         if let Some(offset_ns) = parameters.duration("query_offset")? {
             defaults.query_offset_ns = offset_ns.max(0);
         }
-        let name = parameters.get("file").unwrap_or(default_name);
-        let file = parse_rule_file(name, text, &promql::Options::all());
+        let file = body.parse(parameters.get("file"));
         let is_error = |severity| severity == ProblemSeverity::Error;
         if file.groups.iter().all(|group| group.rules.is_empty()) {
             let first = file.problems.iter().find(|problem| is_error(problem.severity));
@@ -205,24 +206,24 @@ fn node_defaults(context: &Context) -> GroupDefaults {
 
 async fn replay(context: Context, request: Request) -> Result<JsonBody, ApiError> {
     let parameters = Parameters::of_uri(request.uri())?.reject_unknown(PARAMETERS)?;
-    let content_type = request.headers().get(http::header::CONTENT_TYPE);
-    let is_toml = content_type.is_some_and(|found| found.as_bytes().starts_with(TOML.as_bytes()));
-    let default_name = if is_toml { "rules.toml" } else { "rules.yaml" };
-    let body = axum::body::to_bytes(request.into_body(), FILE_BYTES_MAX).await;
-    let body = body.map_err(|error| {
-        let limit = format!("the size limit is {FILE_BYTES_MAX} bytes");
-        ApiError::BadRequest(format!("cannot read the rule file: {error}; {limit}"))
-    })?;
-    let text = String::from_utf8(body.into())
-        .map_err(|_| ApiError::BadRequest("the rule file is not UTF-8".to_owned()))?;
+    let kind = BodyKind::of(request.headers().get(http::header::CONTENT_TYPE));
+    // One large body is in memory at a time.
+    let early = match kind {
+        BodyKind::Json => Some(context.queries.replay_lane.enter()?),
+        BodyKind::Yaml | BodyKind::Toml => None,
+    };
+    let body = ReplayBody::read(kind, request.into_body()).await?;
     let (supervisor, shared) = (context.intake.supervisor().clone(), context.clone());
     // A large file takes a while.
     let parse = move || {
         let (defaults, now) = (node_defaults(&shared), shared.intake.now());
-        ReplayRequest::parse(&parameters, (default_name, &text), defaults, now)
+        ReplayRequest::parse(&parameters, &body, defaults, now)
     };
     let request = blocking(&supervisor, parse).await.map_err(ApiError::Internal)??;
-    let permit = context.queries.replay_lane.enter()?;
+    let permit = match early {
+        Some(permit) => permit,
+        None => context.queries.replay_lane.enter()?,
+    };
     let queries = Arc::clone(&context.queries);
     let work = move |view: &ReadView, active: &ActiveQuery| {
         let replayed = request.run(view, active, &|done, total| permit.record(done, total))?;

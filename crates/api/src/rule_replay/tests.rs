@@ -218,3 +218,49 @@ async fn a_replay_ends_when_the_client_disconnects() {
     let cancelled = lines.find(|line| line.starts_with("topdeck_queries_cancelled_total"));
     assert!(cancelled.is_some_and(|line| line.ends_with(" 1")), "{cancelled:?}");
 }
+
+/// Lines of 24 windows of 600 values that are not those of host `b`.
+fn baseline() -> String {
+    let mut lines = String::new();
+    for window in 0..24 {
+        let mut histogram = hist::Histogram::default();
+        (0..600).for_each(|value| histogram.record(f64::from(value % 7 + 1)));
+        let times = (window * 3_600_000_000_000, (window + 1) * 3_600_000_000_000);
+        let unit = Some(&decode::Unit::Milliseconds);
+        decode::frames::write_histogram(&mut lines, "", [], times, unit, &histogram);
+    }
+    lines
+}
+
+#[tokio::test]
+async fn rules_are_replayed_with_the_files_that_they_name() {
+    let rules = "[[rule]]\nname = 'Shape'\nselect = 'latency{host=\"b\"}'\nwindow = '1h'\n\
+                 [[rule.criteria]]\nseverity = 3\nshape_of = { file = 'day.frames' }\n";
+    let server = TestServer::new();
+    let post = async |body: String| {
+        let uri = format!("/v1/rules/replay?from={START}ns&to={NOW}ns&file=shop.toml");
+        let request = Request::post(uri).header("content-type", "application/json");
+        server.send_request(request.body(Body::from(body)).unwrap()).await
+    };
+    let files = serde_json::json!({ "day.frames": baseline() });
+    let body = serde_json::json!({ "rules": rules, "files": files });
+    let (status, text) = post(body.to_string()).await;
+    assert_eq!(status, StatusCode::OK, "{text}");
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    let sentences = summaries(&answer);
+    assert!(sentences.starts_with("Shape: would have fired 1 time, "), "{sentences}");
+    // The lane is free again, and the others are errors that say what is wrong.
+    for (body, expected) in [
+        (serde_json::json!({ "rules": rules }).to_string(), "the request does not have the file"),
+        (serde_json::json!({ "rule": rules }).to_string(), "unknown field \"rule\""),
+        ("[]".to_owned(), "invalid body"),
+    ] {
+        let (status, text) = post(body).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{text}");
+        assert!(text.contains(expected), "{text}");
+    }
+    let large = "x".repeat(17 << 20);
+    let (status, text) = post(large).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{text}");
+    assert!(text.contains("16777216 bytes"), "{text}");
+}

@@ -13,6 +13,7 @@ use rules::{
 };
 
 use crate::harness::{MINUTE, SECOND, SimulatedNode, group, parse, with_rules};
+use crate::shape_changes::{self, Random, group_with, push, row, saved, saved_rule};
 
 /// A change of state: time, rule, alert, state, whether it is unknown.
 type Change = (i64, usize, LabelSet, AlertState, bool);
@@ -317,6 +318,29 @@ fn own_rules_have_the_states_of_a_node() {
     // The four rows of 500: the alert fired in all of them.
     assert_eq!(above.values, hist::Bracket::exact(16.0));
     assert_eq!(of("Deep").above, None);
+}
+
+#[test]
+fn rules_with_a_saved_baseline_have_the_states_of_a_node() {
+    let mut random = Random(5);
+    let day = (0..24).map(|_| row(&mut random, 15_000, 0.0));
+    let baseline = saved(&[], None, day);
+    let mut live = LiveNode::new(shape_changes::RULE);
+    live.node.group = group_with(&saved_rule(), &baseline);
+    live.node.time_ns = live.node.group.scheduled_time_before(live.node.time_ns);
+    let start_ns = live.node.time_ns;
+    for second_mode in [[0.0; 40], [0.02; 40], [0.0; 40]].concat() {
+        let now_ns = live.node.time_ns;
+        push(&mut live.node, now_ns, row(&mut random, 500, second_mode));
+        live.step();
+    }
+    let range = start_ns..live.node.time_ns - SECOND;
+    let groups = vec![group_with(&saved_rule(), &baseline)];
+    let replayed = replay_with(&live.node.series, groups, range, &|| false, u64::MAX);
+    assert_eq!(replayed_changes(&replayed.expect("a replay")), live.changes);
+    let states: Vec<AlertState> = live.changes.iter().map(|change| change.3).collect();
+    assert_eq!(states.first(), Some(&AlertState::Firing), "{:?}", live.changes);
+    assert_eq!(states.last(), Some(&AlertState::Inactive), "{:?}", live.changes);
 }
 
 #[test]

@@ -12,13 +12,13 @@ use rules::{EvaluatedGroup, GroupDefaults, RuleHealth, parse_rule_file_with};
 use crate::harness::{MINUTE, SECOND, START, SimulatedNode, labels};
 use crate::stored_node::StoredNode;
 
-const RULE: &str = "[[rule]]\nname = \"Shape\"\nselect = \"latency\"\nwindow = \"5min\"\n\
+pub(crate) const RULE: &str = "[[rule]]\nname = \"Shape\"\nselect = \"latency\"\nwindow = \"5min\"\n\
                     [[rule.criteria]]\nseverity = 2\nshape_of = \"1d\"\n";
 const DAY: i64 = 1440 * MINUTE;
 const ROW: i64 = 10 * SECOND;
 
 /// Deterministic random numbers (xorshift64*; Vigna 2016).
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn unit(&mut self) -> f64 {
@@ -40,7 +40,7 @@ impl Random {
 }
 
 /// Row with `count` requests, of which a share is in a second mode at 150 ms.
-fn row(random: &mut Random, count: usize, second_mode: f64) -> Histogram {
+pub(crate) fn row(random: &mut Random, count: usize, second_mode: f64) -> Histogram {
     let mut histogram = Histogram::default();
     for _ in 0..count {
         let value = random.latency();
@@ -51,7 +51,7 @@ fn row(random: &mut Random, count: usize, second_mode: f64) -> Histogram {
     histogram
 }
 
-fn push(node: &mut SimulatedNode, time_ns: i64, histogram: Histogram) {
+pub(crate) fn push(node: &mut SimulatedNode, time_ns: i64, histogram: Histogram) {
     let value = StepValue::Distribution(Arc::new(Mixture::from(histogram)));
     node.series.push(&labels("latency{instance=\"a\"}"), time_ns, value);
 }
@@ -171,7 +171,7 @@ pub(crate) fn saved(
 
 /// The rules with a baseline that was saved.
 #[track_caller]
-fn group_with(rules: &str, baseline: &str) -> EvaluatedGroup {
+pub(crate) fn group_with(rules: &str, baseline: &str) -> EvaluatedGroup {
     let read = |path: &str| {
         assert_eq!(path, "day.frames");
         Ok(baseline.as_bytes().to_vec())
@@ -182,7 +182,7 @@ fn group_with(rules: &str, baseline: &str) -> EvaluatedGroup {
     EvaluatedGroup::new(group, &GroupDefaults::default())
 }
 
-fn saved_rule() -> String {
+pub(crate) fn saved_rule() -> String {
     RULE.replace("\"1d\"", "{ file = \"day.frames\" }")
 }
 

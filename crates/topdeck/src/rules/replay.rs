@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use ::alerts::{RuleFileTexts, read_rule_texts};
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use client::{RequestParameters, ServerClient, print_stderr, print_stdout};
@@ -10,7 +11,7 @@ use render::table::TextTable;
 use render::terminal::Terminal;
 use render::text::{escape_control, plural};
 use render::time::precise_time_text;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::time::{self, TimeExpr};
 
@@ -69,8 +70,8 @@ Exit status:
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let name = escape_control(&options.file.display().to_string());
-    let text = std::fs::read_to_string(&options.file)
-        .with_context(|| format!("cannot read rule file {name}"))?;
+    let texts =
+        read_rule_texts(&options.file).with_context(|| format!("cannot read rule file {name}"))?;
     let now = journal::wall_clock()();
     let to_ns = options.to.map_or(now, |to| to.to_unix_ns(now));
     let from_ns = match (options.from, options.last) {
@@ -88,16 +89,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     for rule in &options.rule {
         parameters = parameters.with("rule", rule);
     }
-    let answer = options.server.post_with_progress(
-        PATH,
-        parameters,
-        match options.file.extension().is_some_and(|extension| extension == "toml") {
-            true => "application/toml",
-            false => "application/yaml",
-        },
-        Bytes::from(text),
-        progress_text,
-    )?;
+    let is_toml = options.file.extension().is_some_and(|extension| extension == "toml");
+    let RuleFileTexts { rules, files } = texts;
+    let (content_type, body) = match (files.is_empty(), is_toml) {
+        (false, _) => {
+            ("application/json", json!({ "rules": rules, "files": files }).to_string().into())
+        }
+        (true, true) => ("application/toml", Bytes::from(rules)),
+        (true, false) => ("application/yaml", Bytes::from(rules)),
+    };
+    let answer =
+        options.server.post_with_progress(PATH, parameters, content_type, body, progress_text)?;
     let has_problems = print_problems(&answer);
     let text = match options.json {
         true => format!("{answer}\n"),
