@@ -21,11 +21,31 @@ impl DeliveryReceipt {
         DeliveryReceipt { cuts, ..DeliveryReceipt::default() }
     }
 
-    /// The same, of a receiver that rejected the message with a picture for a reason, and accepted
-    /// it without.
+    /// The same, of a message without the picture, for a reason if there is one.
     pub(crate) fn without_picture(mut self, reason: Option<String>) -> DeliveryReceipt {
         self.notes.extend(reason.map(|reason| format!("sent without the picture: {reason}")));
         self
+    }
+}
+
+/// Result of sending a message without the picture, for a reason if the receiver rejected that: a
+/// retry does not try it again.
+pub(crate) fn without_picture(
+    result: Result<DeliveryReceipt, DeliveryError>,
+    rejected: Option<String>,
+) -> Result<DeliveryReceipt, DeliveryError> {
+    match result {
+        Ok(receipt) => Ok(receipt.without_picture(rejected)),
+        Err(DeliveryError::Temporary { reason, retry_after, may_have_arrived, .. }) => {
+            let is_picture_rejected = rejected.is_some();
+            Err(DeliveryError::Temporary {
+                reason,
+                retry_after,
+                may_have_arrived,
+                is_picture_rejected,
+            })
+        }
+        Err(permanent) => Err(permanent),
     }
 }
 
@@ -43,6 +63,8 @@ pub enum DeliveryError {
         /// Whether the receiver may have the notification: the request was sent, and the response
         /// is missing or does not confirm it.
         may_have_arrived: bool,
+        /// Whether the receiver rejected the message with its picture.
+        is_picture_rejected: bool,
     },
     /// The receiver rejects this notification, or the settings are wrong.
     #[error("{reason}")]
@@ -55,14 +77,22 @@ pub enum DeliveryError {
 impl DeliveryError {
     /// The receiver does not have the notification; a later attempt may succeed.
     pub(crate) fn temporary(reason: impl Into<String>) -> DeliveryError {
-        let (retry_after, may_have_arrived) = (None, false);
-        DeliveryError::Temporary { reason: reason.into(), retry_after, may_have_arrived }
+        DeliveryError::new_temporary(reason.into(), None, false)
     }
 
     /// The receiver may have the notification.
     pub(crate) fn unconfirmed(reason: impl Into<String>) -> DeliveryError {
-        let (retry_after, may_have_arrived) = (None, true);
-        DeliveryError::Temporary { reason: reason.into(), retry_after, may_have_arrived }
+        DeliveryError::new_temporary(reason.into(), None, true)
+    }
+
+    /// A later attempt may succeed, after the delay that the receiver requests, if it does.
+    pub(crate) fn new_temporary(
+        reason: String,
+        retry_after: Option<Duration>,
+        may_have_arrived: bool,
+    ) -> DeliveryError {
+        let is_picture_rejected = false;
+        DeliveryError::Temporary { reason, retry_after, may_have_arrived, is_picture_rejected }
     }
 
     /// No later attempt can succeed.

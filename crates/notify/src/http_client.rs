@@ -62,10 +62,11 @@ impl HttpClient {
     pub(crate) async fn post_form(
         &self,
         url: &str,
+        headers: HeaderMap,
         form: &FormBody,
     ) -> Result<HttpReply, DeliveryError> {
         let (content_type, body) = form.finish();
-        self.post(url, HeaderMap::new(), &content_type, body).await
+        self.post(url, headers, &content_type, body).await
     }
 
     /// Posts a body.
@@ -150,7 +151,7 @@ impl HttpReply {
         let retry_after = retry_after
             .and_then(|text| parse_retry_after(text, now_ns))
             .or_else(|| self.retry_after_in_body());
-        Err(DeliveryError::Temporary { reason, retry_after, may_have_arrived: false })
+        Err(DeliveryError::new_temporary(reason, retry_after, false))
     }
 
     /// The body as JSON; an error says that the receiver may have the notification.

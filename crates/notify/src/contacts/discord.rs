@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::contact::{Contact, DeliveryContext};
-use crate::delivery_result::{DeliveryError, DeliveryReceipt};
+use crate::delivery_result::{DeliveryError, DeliveryReceipt, without_picture};
 use crate::form_body::{FormBody, PICTURE_FILE};
 use crate::http_client::HttpReply;
 use crate::message::message_color;
@@ -70,15 +70,15 @@ impl Contact for DiscordContact {
         let mut rejected = None;
         if let Some(picture) = notification.sendable_picture() {
             let form = form(&body, picture, &mut cuts);
-            let sent = context.client.post_form(&url, &form).await;
+            let sent = context.client.post_form(&url, HeaderMap::new(), &form).await;
             match sent.and_then(|reply| confirm(reply, context)) {
                 Err(DeliveryError::Permanent { reason }) => rejected = Some(reason),
                 sent => return sent.map(|()| DeliveryReceipt::with_cuts(cuts)),
             }
         }
-        let reply = context.client.post_json(&url, HeaderMap::new(), &body).await?;
-        confirm(reply, context)?;
-        Ok(DeliveryReceipt::with_cuts(cuts).without_picture(rejected))
+        let reply = context.client.post_json(&url, HeaderMap::new(), &body).await;
+        let sent = reply.and_then(|reply| confirm(reply, context));
+        without_picture(sent.map(|()| DeliveryReceipt::with_cuts(cuts)), rejected)
     }
 }
 

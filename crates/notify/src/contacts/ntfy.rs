@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::contact::{Contact, DeliveryContext};
-use crate::delivery_result::{DeliveryError, DeliveryReceipt};
+use crate::delivery_result::{DeliveryError, DeliveryReceipt, without_picture};
 use crate::form_body::PICTURE_FILE;
 use crate::http_client::{HttpReply, bearer_headers, join_url};
 use crate::notification::{Notification, NotifiedState, Picture};
@@ -108,9 +108,9 @@ impl Contact for NtfyContact {
         if let Some(link) = &notification.link {
             body["click"] = json!(link);
         }
-        let reply = context.client.post_json(&self.url, headers, &body).await?;
-        confirm(reply, context)?;
-        Ok(DeliveryReceipt::with_cuts(cuts).without_picture(rejected))
+        let reply = context.client.post_json(&self.url, headers, &body).await;
+        let sent = reply.and_then(|reply| confirm(reply, context));
+        without_picture(sent.map(|()| DeliveryReceipt::with_cuts(cuts)), rejected)
     }
 }
 

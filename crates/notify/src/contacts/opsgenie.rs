@@ -3,22 +3,34 @@
 //! `alias` is the id of the alert: a repeat changes nothing. Proof of delivery: status 202 and a
 //! `requestId`. Limits: message 130 characters, description 15,000, entity 512,
 //! details 8,000 in total, above which they are left out.
+//!
+//! The picture is an attachment of the alert, after that was created, which Opsgenie does later. A
+//! failure costs the picture only. A reminder has none: the alert has it.
 
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::contact::{Contact, DeliveryContext};
 use crate::delivery_result::{DeliveryError, DeliveryReceipt};
+use crate::form_body::FormBody;
 use crate::http_client::{add_header, join_url};
-use crate::notification::{Notification, NotifiedState};
+use crate::notification::{Notification, NotifiedState, Picture};
 use crate::setting_values::{ContactSecret, KeyProblems, url_host};
 use crate::text_limit::{TextCut, TextLimit};
 
+const ALERTS_PATH: &str = "/v2/alerts";
 const MESSAGE: TextLimit = TextLimit::characters("message", 130);
 const DESCRIPTION: TextLimit = TextLimit::characters("description", 15_000);
 const ENTITY: TextLimit = TextLimit::characters("entity", 512);
 const DETAILS: TextLimit = TextLimit::characters("details", 8000);
+/// Waits for an alert to be created: 1.75 s in all.
+const CREATION_WAITS: [Duration; 3] =
+    [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1)];
 
 /// Settings of Opsgenie.
 #[derive(Debug, Deserialize)]
@@ -55,6 +67,10 @@ impl Contact for OpsgenieContact {
         true
     }
 
+    fn shows_pictures(&self) -> bool {
+        true
+    }
+
     async fn send(
         &self,
         notification: &Notification,
@@ -64,31 +80,87 @@ impl Contact for OpsgenieContact {
         let alias = utf8_percent_encode(&notification.key.alert_id, NON_ALPHANUMERIC);
         let (path, body) = match notification.state {
             NotifiedState::Firing | NotifiedState::Unknown => {
-                ("/v2/alerts".to_owned(), self.alert(notification, context, &mut cuts))
+                (ALERTS_PATH.to_owned(), self.alert(notification, context, &mut cuts))
             }
             state => {
                 let action = match state {
                     NotifiedState::Acknowledged => "acknowledge",
                     _ => "close",
                 };
-                let path = format!("/v2/alerts/{alias}/{action}?identifierType=alias");
+                let path = format!("{ALERTS_PATH}/{alias}/{action}?identifierType=alias");
                 let note = context.text(notification).short;
                 (path, json!({ "source": "topdeck", "note": note }))
             }
         };
-        let mut headers = http::HeaderMap::new();
+        let mut headers = HeaderMap::new();
         let key = self.api_key.read(context.dir)?;
         add_header(&mut headers, "authorization", &format!("GenieKey {key}"))?;
-        let reply = context.client.post_json(&join_url(&self.url, &path), headers, &body).await?;
+        let url = join_url(&self.url, &path);
+        let reply = context.client.post_json(&url, headers.clone(), &body).await?;
         let reply = reply.accepted(context.now_ns)?;
-        if reply.status != 202 || !reply.json()?["requestId"].is_string() {
+        let accepted = reply.json()?;
+        let Some(request_id) = accepted["requestId"].as_str().filter(|_| reply.status == 202)
+        else {
             return Err(reply.unconfirmed("expected 202 and a requestId"));
-        }
-        Ok(DeliveryReceipt::with_cuts(cuts))
+        };
+        let is_first = path == ALERTS_PATH && notification.key.reminder == 0;
+        let attached = match notification.sendable_picture().filter(|_| is_first) {
+            Some(picture) => self.attach(request_id, picture, &headers, context).await,
+            None => Ok(()),
+        };
+        let failure = attached.err().map(|error| error.to_string());
+        Ok(DeliveryReceipt::with_cuts(cuts).without_picture(failure))
     }
 }
 
 impl OpsgenieContact {
+    /// Attaches the picture to the alert that a request creates.
+    async fn attach(
+        &self,
+        request_id: &str,
+        picture: &Picture,
+        headers: &HeaderMap,
+        context: &DeliveryContext<'_>,
+    ) -> Result<(), DeliveryError> {
+        let alert_id = self.created_alert(request_id, headers, context).await?;
+        let alert_id = utf8_percent_encode(&alert_id, NON_ALPHANUMERIC);
+        let url = join_url(&self.url, &format!("{ALERTS_PATH}/{alert_id}/attachments"));
+        let mut form = FormBody::default();
+        form.add_picture("file", &picture.png);
+        let reply = context.client.post_form(&url, headers.clone(), &form).await?;
+        reply.accepted(context.now_ns).map(drop)
+    }
+
+    /// Waits until a request created its alert; returns the id of that.
+    async fn created_alert(
+        &self,
+        request_id: &str,
+        headers: &HeaderMap,
+        context: &DeliveryContext<'_>,
+    ) -> Result<String, DeliveryError> {
+        let request_id = utf8_percent_encode(request_id, NON_ALPHANUMERIC);
+        let url = join_url(&self.url, &format!("{ALERTS_PATH}/requests/{request_id}"));
+        let mut result = None;
+        for wait in CREATION_WAITS.into_iter().map(Some).chain([None]) {
+            let client = context.client;
+            let reply = client.send(Method::GET, &url, headers.clone(), Bytes::new()).await?;
+            // Opsgenie responds 404 until the request is processed.
+            if reply.status != 404 {
+                let reply = reply.accepted(context.now_ns)?;
+                let data = reply.json()?.get("data").cloned().unwrap_or_default();
+                if let Some(id) = data["alertId"].as_str().filter(|id| !id.is_empty()) {
+                    return Ok(id.to_owned());
+                }
+                result = data["status"].as_str().map(str::to_owned);
+            }
+            if let Some(wait) = wait {
+                tokio::time::sleep(wait).await;
+            }
+        }
+        let result = result.unwrap_or_else(|| "it is not processed".to_owned());
+        Err(DeliveryError::temporary(format!("Opsgenie has not created the alert: {result}")))
+    }
+
     fn alert(
         &self,
         notification: &Notification,

@@ -3,13 +3,17 @@
 //! With the API, `chat.postMessage` creates the message and `chat.update` changes it; a reminder is
 //! a reply in its thread, because an update notifies nobody. An update can be repeated without
 //! harm, a new message cannot. Proof of delivery: `"ok": true` of the API, which reports errors
-//! with status 200, and the text `ok` of a webhook.
+//! with status 200, and the text `ok` of a webhook. Messages of the API have a picture: what fails
+//! about it costs the picture, not the message. A webhook takes none.
 
+mod picture_upload;
+
+use picture_upload::with_picture;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::contact::{Contact, DeliveryContext};
-use crate::delivery_result::{DeliveryError, DeliveryReceipt};
+use crate::delivery_result::{DeliveryError, DeliveryReceipt, without_picture};
 use crate::http_client::{HttpReply, bearer_headers, join_url};
 use crate::message::message_color;
 use crate::notification::Notification;
@@ -78,6 +82,10 @@ impl Contact for SlackContact {
         self.token.is_some() && notification.key.reminder == 0 && previous.is_some()
     }
 
+    fn shows_pictures(&self) -> bool {
+        self.token.is_some()
+    }
+
     async fn send(
         &self,
         notification: &Notification,
@@ -85,20 +93,61 @@ impl Contact for SlackContact {
     ) -> Result<DeliveryReceipt, DeliveryError> {
         let mut cuts = Vec::new();
         let message = message(notification, context, &mut cuts);
-        let message_id = match (&self.webhook_url, &self.token, &self.channel) {
+        match (&self.webhook_url, &self.token, &self.channel) {
             (Some(webhook), ..) => {
                 let url = webhook.read(context.dir)?;
                 self.send_to_webhook(&url, message, context).await?;
-                None
+                Ok(DeliveryReceipt::with_cuts(cuts))
             }
             (None, Some(token), Some(channel)) => {
                 let token = token.read(context.dir)?;
-                Some(self.send_to_api(&token, channel, message, notification, context).await?)
+                let api = SlackApi { contact: self, token, channel, context };
+                api.send(message, notification, cuts).await
             }
-            _ => return Err(DeliveryError::permanent("neither webhook_url nor token is set")),
-        };
-        Ok(DeliveryReceipt { message_id, cuts, notes: Vec::new() })
+            _ => Err(DeliveryError::permanent("neither webhook_url nor token is set")),
+        }
     }
+}
+
+/// The Web API, for one notification.
+struct SlackApi<'a> {
+    contact: &'a SlackContact,
+    token: String,
+    channel: &'a str,
+    context: &'a DeliveryContext<'a>,
+}
+
+impl SlackApi<'_> {
+    /// Sends a message with the picture of its notification, or without.
+    async fn send(
+        &self,
+        message: Value,
+        notification: &Notification,
+        mut cuts: Vec<TextCut>,
+    ) -> Result<DeliveryReceipt, DeliveryError> {
+        let SlackApi { contact, token, channel, context } = self;
+        let mut rejected = None;
+        if let Some(picture) = notification.sendable_picture() {
+            match contact.upload(token, picture, context, &mut cuts).await {
+                Ok(file) => {
+                    let message = with_picture(&message, &file, picture);
+                    let sent =
+                        contact.send_to_api(token, channel, message, notification, context).await;
+                    match sent {
+                        Err(DeliveryError::Permanent { reason }) => rejected = Some(reason),
+                        sent => return sent.map(|id| receipt(id, cuts)),
+                    }
+                }
+                Err(error) => rejected = Some(error.to_string()),
+            }
+        }
+        let sent = contact.send_to_api(token, channel, message, notification, context).await;
+        without_picture(sent.map(|id| receipt(id, cuts)), rejected)
+    }
+}
+
+fn receipt(message_id: String, cuts: Vec<TextCut>) -> DeliveryReceipt {
+    DeliveryReceipt { message_id: Some(message_id), cuts, notes: Vec::new() }
 }
 
 impl SlackContact {
@@ -160,9 +209,7 @@ impl SlackContact {
         let headers = bearer_headers(Some(token))?;
         let url = join_url(&self.url, method);
         let reply = context.client.post_json(&url, headers, message).await?;
-        let reply = reply.accepted(context.now_ns)?;
-        let body = reply.json()?;
-        Ok(SlackReply { reply, body })
+        SlackReply::new(reply, context)
     }
 }
 
@@ -173,6 +220,12 @@ struct SlackReply {
 }
 
 impl SlackReply {
+    fn new(reply: HttpReply, context: &DeliveryContext<'_>) -> Result<SlackReply, DeliveryError> {
+        let reply = reply.accepted(context.now_ns)?;
+        let body = reply.json()?;
+        Ok(SlackReply { reply, body })
+    }
+
     fn error(&self) -> &str {
         self.body["error"].as_str().unwrap_or_default()
     }

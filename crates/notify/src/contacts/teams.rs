@@ -2,20 +2,29 @@
 //!
 //! Proof of delivery: status 202 without a body (workflow), or 200 and the text `1` or nothing
 //! (connector). A connector reports rate limits as text with status 200. A message may have about
-//! 28 kB; the text is limited to 12,000 bytes, which JSON may double.
+//! 28 kB; the text is limited to 12,000 bytes, which JSON may double. The picture is part of the
+//! card, as a data URI, if the message has at most 25,000 bytes with it: users saw larger ones
+//! rejected. A message that is rejected with it is sent without.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::contact::{Contact, DeliveryContext};
-use crate::delivery_result::{DeliveryError, DeliveryReceipt};
-use crate::notification::{Notification, NotifiedState};
+use crate::delivery_result::{DeliveryError, DeliveryReceipt, without_picture};
+use crate::http_client::HttpReply;
+use crate::notification::{Notification, NotifiedState, Picture};
 use crate::setting_values::{ContactSecret, KeyProblems};
 use crate::text_limit::{TextCut, TextLimit};
 
 const TITLE: TextLimit = TextLimit::bytes("title", 1000);
 const TEXT: TextLimit = TextLimit::bytes("text", 12_000);
+/// For people who do not see the picture.
+const PICTURE_TEXT: TextLimit = TextLimit::characters("text of the picture", 1000);
+/// Largest message with a picture.
+const PICTURE_MESSAGE_BYTES_MAX: usize = 25_000;
 
 /// Settings of Teams.
 #[derive(Debug, Deserialize)]
@@ -36,6 +45,10 @@ impl Contact for TeamsContact {
         self.webhook_url.url_host()
     }
 
+    fn shows_pictures(&self) -> bool {
+        true
+    }
+
     async fn send(
         &self,
         notification: &Notification,
@@ -44,16 +57,47 @@ impl Contact for TeamsContact {
         let mut cuts = Vec::new();
         let card = card(notification, context, &mut cuts);
         let url = self.webhook_url.read(context.dir)?;
-        let reply = context.client.post_json(&url, HeaderMap::new(), &card).await?;
-        let reply = reply.accepted(context.now_ns)?;
-        match (reply.status.as_u16(), reply.body.trim_ascii()) {
-            (202, _) | (200, b"" | b"1") => Ok(DeliveryReceipt::with_cuts(cuts)),
-            (_, body) if String::from_utf8_lossy(body).contains("429") => {
-                Err(DeliveryError::temporary("Teams reported its rate limit (429)"))
+        let mut rejected = None;
+        let picture = notification.sendable_picture();
+        if let Some(card) = picture.and_then(|picture| with_picture(&card, picture)) {
+            let sent = context.client.post_json(&url, HeaderMap::new(), &card).await;
+            match sent.and_then(|reply| confirm(reply, context)) {
+                Err(DeliveryError::Permanent { reason }) => rejected = Some(reason),
+                sent => return sent.map(|()| DeliveryReceipt::with_cuts(cuts)),
             }
-            _ => Err(reply.unconfirmed("expected 202, or 200 and \"1\"")),
         }
+        let sent = context.client.post_json(&url, HeaderMap::new(), &card).await;
+        let sent = sent.and_then(|reply| confirm(reply, context));
+        without_picture(sent.map(|()| DeliveryReceipt::with_cuts(cuts)), rejected)
     }
+}
+
+fn confirm(reply: HttpReply, context: &DeliveryContext<'_>) -> Result<(), DeliveryError> {
+    let reply = reply.accepted(context.now_ns)?;
+    let body = String::from_utf8_lossy(reply.body.trim_ascii()).into_owned();
+    match (reply.status.as_u16(), body.as_str()) {
+        (202, _) | (200, "" | "1") => Ok(()),
+        (_, body) if body.contains("429") => {
+            Err(DeliveryError::temporary("Teams reported its rate limit (429)"))
+        }
+        (_, body) if body.contains("HTTP error 413") => {
+            Err(reply.rejected("the message is too large (413)"))
+        }
+        _ => Err(reply.unconfirmed("expected 202, or 200 and \"1\"")),
+    }
+}
+
+/// A message whose card shows a picture below the texts; `None` if it is too large.
+fn with_picture(message: &Value, picture: &Picture) -> Option<Value> {
+    let mut message = message.clone();
+    let image = json!({
+        "type": "Image",
+        "url": format!("data:image/png;base64,{}", STANDARD.encode(&picture.png)),
+        "altText": PICTURE_TEXT.apply(&picture.alt, &mut Vec::new()),
+        "size": "Stretch",
+    });
+    message["attachments"][0]["content"]["body"].as_array_mut()?.push(image);
+    (message.to_string().len() <= PICTURE_MESSAGE_BYTES_MAX).then_some(message)
 }
 
 fn card(

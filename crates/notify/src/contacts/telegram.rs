@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::contact::{Contact, DeliveryContext};
-use crate::delivery_result::{DeliveryError, DeliveryReceipt};
+use crate::delivery_result::{DeliveryError, DeliveryReceipt, without_picture};
 use crate::form_body::FormBody;
 use crate::http_client::{HttpReply, join_url};
 use crate::notification::{Notification, NotifiedState};
@@ -86,7 +86,7 @@ impl Contact for TelegramContact {
                 form.add_text("message_thread_id", &id.to_string());
             }
             form.add_picture("photo", &picture.png);
-            let sent = context.client.post_form(&url("sendPhoto"), &form).await;
+            let sent = context.client.post_form(&url("sendPhoto"), HeaderMap::new(), &form).await;
             match sent.and_then(|reply| confirm(reply, context)) {
                 Err(DeliveryError::Permanent { reason }) => rejected = Some(reason),
                 sent => return sent.map(|()| DeliveryReceipt::default()),
@@ -100,9 +100,9 @@ impl Contact for TelegramContact {
         if let Some(id) = self.message_thread_id {
             body["message_thread_id"] = id.into();
         }
-        let reply = context.client.post_json(&url("sendMessage"), HeaderMap::new(), &body).await?;
-        confirm(reply, context)?;
-        Ok(DeliveryReceipt::with_cuts(cuts).without_picture(rejected))
+        let reply = context.client.post_json(&url("sendMessage"), HeaderMap::new(), &body).await;
+        let sent = reply.and_then(|reply| confirm(reply, context));
+        without_picture(sent.map(|()| DeliveryReceipt::with_cuts(cuts)), rejected)
     }
 }
 

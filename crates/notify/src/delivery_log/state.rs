@@ -9,6 +9,7 @@ use super::{DeliveryAttempt, NewestDelivery, PendingNotification, nanos};
 use crate::delivery::AttemptReport;
 use crate::delivery_policy::AttemptVerdict;
 use crate::delivery_record::{DELIVERY_LOG_VERSION, DeliveryRecord};
+use crate::delivery_result::DeliveryError;
 use crate::notification::{Notification, NotificationKey, NotifiedState};
 
 /// A next attempt further away than this was planned before the clock stepped back: delays are at
@@ -296,6 +297,16 @@ impl DeliveryState {
 
     pub(super) fn remembered_count(&self) -> usize {
         self.finished.len()
+    }
+
+    /// Removes the picture of a delivery whose receiver rejected it. After a kill it may be sent
+    /// once more.
+    pub(super) fn note_picture(&mut self, id: u64, error: &DeliveryError) {
+        if matches!(error, DeliveryError::Temporary { is_picture_rejected: true, .. })
+            && let Some(delivery) = self.pending.get_mut(&id)
+        {
+            Arc::make_mut(&mut delivery.notification).picture = None;
+        }
     }
 
     pub(super) fn unknown_outcomes(&self, id: u64) -> u32 {

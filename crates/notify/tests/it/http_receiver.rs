@@ -39,7 +39,8 @@ pub(crate) struct HttpMessage {
     pub(crate) body: Vec<u8>,
 }
 
-/// Status and body of a good response to a request.
+/// Status and body of a good response to a request. `URL` in the body is replaced by that of the
+/// receiver.
 pub(crate) type AnswerFunction = fn(&HttpMessage) -> (u16, &'static str);
 
 /// A running receiver.
@@ -100,10 +101,12 @@ async fn serve(stream: TcpStream, state: Arc<ReceiverState>) {
     let Some(request) = read_request(&mut stream).await else { return };
     let fault = *state.fault.lock().unwrap();
     let good = (state.answer)(&request);
+    let url = format!("http://{}", request.headers.get("host").map_or("", String::as_str));
+    let good = (good.0, good.1.replace("URL", &url));
     state.requests.lock().unwrap().push(request);
     let mut stream = stream.into_inner();
     let (status, head, body) = match fault {
-        ReceiverFault::None | ReceiverFault::SlowAnswer => (good.0, "", good.1),
+        ReceiverFault::None | ReceiverFault::SlowAnswer => (good.0, "", good.1.as_str()),
         ReceiverFault::RateLimit => (429, "retry-after: 7\r\n", "slow down"),
         ReceiverFault::ServerError => (500, "", "internal error"),
         ReceiverFault::NotOk => (200, "", r#"{"ok": false}"#),

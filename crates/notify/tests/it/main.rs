@@ -16,6 +16,7 @@ mod http_receiver;
 mod mail_receiver;
 mod notifier;
 mod on_call_calendars;
+mod pictures;
 mod process_kills;
 mod routing;
 mod schemas;

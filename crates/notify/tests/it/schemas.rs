@@ -176,8 +176,26 @@ pub(crate) fn check_pagerduty(request: &HttpMessage) {
 fn check_slack_message(body: &Value, other: &[FieldRule]) {
     let rules = [&[("text", Text(40_000), true), ("attachments", Array, true)], other].concat();
     check_fields(body, &rules);
+    let attachments = body["attachments"].as_array().unwrap();
+    if let [_, picture] = &attachments[..] {
+        let rules = [
+            ("color", Text(7), true),
+            ("fallback", Text(usize::MAX), false),
+            ("blocks", Array, true),
+        ];
+        check_fields(picture, &rules);
+        let block = only(&picture["blocks"]);
+        let rules = [
+            ("type", Word(&["image"]), true),
+            ("slack_file", Object, true),
+            ("alt_text", Text(2000), true),
+        ];
+        check_fields(block, &rules);
+        check_fields(&block["slack_file"], &[("id", Word(&["F1"]), true)]);
+    }
+    assert!((1..=2).contains(&attachments.len()), "{body}");
     check_fields(
-        only(&body["attachments"]),
+        &attachments[0],
         &[
             ("color", Text(7), false),
             ("title", Text(1024 + 1024), false),
@@ -196,17 +214,57 @@ pub(crate) fn check_slack_webhook(request: &HttpMessage) {
     check_slack_message(&json(request), &[]);
 }
 
-/// Slack, `chat.postMessage` and `chat.update`.
+/// Fields of a form as of a page.
+#[track_caller]
+fn url_encoded_fields(text: &str) -> BTreeMap<String, String> {
+    let field = |text: &str| {
+        let (name, value) = text.split_once('=').expect("a value");
+        let value = percent_encoding::percent_decode_str(value).decode_utf8().unwrap();
+        (name.to_owned(), value.into_owned())
+    };
+    text.split('&').map(field).collect()
+}
+
+/// Slack, methods of files whose arguments are a form.
+#[track_caller]
+fn check_slack_form(request: &HttpMessage, expected: &[&str]) {
+    assert_eq!(request.headers["content-type"], "application/x-www-form-urlencoded");
+    let fields = url_encoded_fields(std::str::from_utf8(&request.body).unwrap());
+    assert_eq!(fields.keys().collect::<Vec<_>>(), expected);
+    if let Some(length) = fields.get("length") {
+        assert_eq!(length, &PNG.len().to_string());
+        assert!(fields["alt_txt"].chars().count() <= 1000);
+    }
+}
+
+/// Slack, `chat.postMessage` and `chat.update`, and the upload of a picture.
 #[track_caller]
 pub(crate) fn check_slack_api(request: &HttpMessage) {
+    if request.path.starts_with("/upload/") {
+        assert_eq!((request.method.as_str(), &request.body[..]), ("POST", PNG));
+        assert!(!request.headers.contains_key("authorization"), "the token is for the API only");
+        return;
+    }
     assert_eq!(request.headers["authorization"], "Bearer xoxb-1");
     let channel = ("channel", Text(80), true);
+    match request.path.as_str() {
+        "/api/files.getUploadURLExternal" => {
+            return check_slack_form(request, &["alt_txt", "filename", "length"]);
+        }
+        "/api/files.info" => return check_slack_form(request, &["file"]),
+        _ => {}
+    }
     let body = json(request);
     match request.path.as_str() {
         "/api/chat.postMessage" => check_slack_message(
             &body,
             &[channel, ("thread_ts", Text(20), false), ("reply_broadcast", Boolean, false)],
         ),
+        "/api/files.completeUploadExternal" => {
+            check_fields(&body, &[("files", Array, true)]);
+            let rules = [("id", Word(&["F1"]), true), ("title", Text(1000), false)];
+            check_fields(only(&body["files"]), &rules);
+        }
         "/api/chat.update" => check_slack_message(&body, &[channel, ("ts", Text(20), true)]),
         other => panic!("unexpected method {other}"),
     }
@@ -218,12 +276,7 @@ fn check_ntfy_picture(request: &HttpMessage) {
     assert_eq!(request.method, "PUT");
     assert_eq!(request.body, PNG);
     let parameters = request.path.strip_prefix("/alerts?").expect("the topic");
-    let parameter = |text: &str| {
-        let (name, value) = text.split_once('=').expect("a value");
-        let value = percent_encoding::percent_decode_str(value).decode_utf8().unwrap();
-        (name.to_owned(), value.into_owned())
-    };
-    let fields: BTreeMap<String, String> = parameters.split('&').map(parameter).collect();
+    let fields = url_encoded_fields(parameters);
     let names: Vec<&str> = fields.keys().map(String::as_str).collect();
     assert_eq!(names, ["click", "filename", "message", "priority", "tags", "title"]);
     assert_eq!(fields["filename"], "picture.png");
@@ -269,7 +322,9 @@ fn form_fields(request: &HttpMessage) -> Vec<(String, Vec<u8>)> {
         let (name, more) = name.split_once('"').expect("its end");
         let expected = match name {
             "payload_json" => "\r\nContent-Type: application/json",
-            "photo" | "files[0]" => "; filename=\"picture.png\"\r\nContent-Type: image/png",
+            "photo" | "files[0]" | "file" => {
+                "; filename=\"picture.png\"\r\nContent-Type: image/png"
+            }
             _ => "",
         };
         assert_eq!(more, expected, "{name}");
@@ -392,6 +447,18 @@ pub(crate) fn check_teams(request: &HttpMessage) {
     );
     let colors = Word(&["default", "dark", "light", "accent", "good", "warning", "attention"]);
     for block in content["body"].as_array().unwrap() {
+        if block["type"] == "Image" {
+            let rules = [
+                ("type", Word(&["Image"]), true),
+                ("url", Text(usize::MAX), true),
+                ("altText", Text(1000), false),
+                ("size", Word(&["Stretch"]), false),
+            ];
+            check_fields(block, &rules);
+            let url = block["url"].as_str().unwrap();
+            assert!(url.starts_with("data:image/png;base64,"), "{url}");
+            continue;
+        }
         check_fields(
             block,
             &[
@@ -433,6 +500,14 @@ pub(crate) fn check_victorops(request: &HttpMessage) {
 #[track_caller]
 pub(crate) fn check_opsgenie(request: &HttpMessage) {
     assert_eq!(request.headers["authorization"], "GenieKey key");
+    if request.path == "/v2/alerts/requests/r-1" {
+        assert_eq!((request.method.as_str(), request.body.len()), ("GET", 0));
+        return;
+    }
+    if request.path == "/v2/alerts/alert%207/attachments" {
+        assert_eq!(form_fields(request), [("file".to_owned(), PNG.to_vec())]);
+        return;
+    }
     let body = json(request);
     if request.path != "/v2/alerts" {
         let is_action = ["close", "acknowledge"]

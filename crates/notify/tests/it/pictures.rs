@@ -1,0 +1,281 @@
+//! Pictures of messages: what shows them, and what happens if the receiver takes none.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use notify::{
+    AttemptVerdict, ConfiguredContact, DeliveryReceipt, LogLimits, Notification, Picture,
+    deliver_next,
+};
+use serde_json::Value;
+use sim::SimDisk;
+
+use crate::alerts::{NameTemplates, START_NS, client, contacts, notification};
+use crate::contact_faults::{PICTURE_KINDS, kind_of, send};
+use crate::delivery_log::open;
+use crate::http_receiver::{AnswerFunction, HttpMessage, HttpReceiver};
+use crate::schemas;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+fn has_picture(request: &HttpMessage) -> bool {
+    let base64 = STANDARD.encode(schemas::PNG);
+    let has = |part: &[u8]| request.body.windows(part.len()).any(|bytes| bytes == part);
+    has(schemas::PNG) || has(base64.as_bytes())
+}
+
+fn paths(requests: &[HttpMessage]) -> Vec<&str> {
+    requests.iter().map(|request| request.path.as_str()).collect()
+}
+
+/// What a receiver answers to a picture, and to a message without.
+fn rejects_pictures<const STATUS: u16>(request: &HttpMessage) -> (u16, &'static str) {
+    match has_picture(request) {
+        true => (STATUS, r#"{"ok": false, "description": "no rights to send photos"}"#),
+        false => (200, r#"{"ok": true, "id": "1"}"#),
+    }
+}
+
+#[tokio::test]
+async fn a_message_has_a_picture_if_there_is_one() {
+    let client = client(TIMEOUT);
+    for name in PICTURE_KINDS {
+        let (receiver, contact) = kind_of(name).start().await;
+        let receipt = send(&contact, &notification("a1b2", 1), &client).await.unwrap();
+        assert_eq!(receipt, DeliveryReceipt::default());
+        let without = Notification { picture: None, ..notification("a1b2", 1) };
+        send(&contact, &without, &client).await.unwrap();
+        let requests = receiver.take_requests();
+        assert_eq!(requests.iter().map(has_picture).collect::<Vec<_>>(), [true, false], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_is_rejected_with_its_picture_is_sent_without() {
+    let client = client(TIMEOUT);
+    let answers: [AnswerFunction; 4] = [
+        rejects_pictures::<400>,
+        rejects_pictures::<401>,
+        rejects_pictures::<404>,
+        rejects_pictures::<413>,
+    ];
+    for name in PICTURE_KINDS {
+        for answer in answers {
+            let kind = kind_of(name);
+            let (receiver, contact) = kind.connect(HttpReceiver::start(answer).await);
+            let sent = send(&contact, &notification("a1b2", 1), &client).await;
+            let requests = receiver.take_requests();
+            let pictures: Vec<bool> = requests.iter().map(has_picture).collect();
+            assert_eq!(pictures, [true, false], "{name}");
+            requests.iter().for_each(kind.schema);
+            if name == "teams" {
+                // It confirms otherwise.
+                continue;
+            }
+            let receipt = sent.unwrap();
+            let [note] = &receipt.notes[..] else { panic!("{receipt:?}") };
+            assert!(note.starts_with("sent without the picture: "), "{note}");
+            assert!(note.contains("no rights to send photos"), "{note}");
+        }
+    }
+}
+
+/// The contact of a kind, with the receiver at `url`.
+fn configured(name: &str, url: &str) -> ConfiguredContact {
+    let keys = match name {
+        "discord" => "webhook_url = 'URL/hook'",
+        "ntfy" => "url = 'URL'\ntopic = 'alerts'\ntoken = 'tk'",
+        "slack" => "url = 'URL/api'\ntoken = 'xoxb-1'\nchannel = '#alerts'",
+        "teams" => "webhook_url = 'URL/workflow'",
+        "telegram" => "url = 'URL'\ntoken = '123:abc'\nchat_id = '-100'\nmessage_thread_id = 7",
+        other => panic!("{other}"),
+    };
+    let keys = keys.replace("URL", url);
+    contacts(&format!("[[contact]]\nname = 'c'\nkind = '{name}'\n{keys}\n")).remove(0)
+}
+
+/// A receiver that takes no pictures, and no message in the first attempt.
+fn is_busy(request: &HttpMessage) -> (u16, &'static str) {
+    let is_upload = request.path.contains("/files.");
+    match has_picture(request) || is_upload {
+        true => (404, r#"{"ok": false, "error": "unknown_method"}"#),
+        false => (503, "try later"),
+    }
+}
+
+fn takes_messages(request: &HttpMessage) -> (u16, &'static str) {
+    match request.path.as_str() {
+        "/workflow" => (202, ""),
+        _ => (200, r#"{"ok": true, "id": "1", "channel": "C1", "ts": "17.2"}"#),
+    }
+}
+
+#[tokio::test]
+async fn a_rejected_picture_is_not_tried_again_when_the_message_is() {
+    for name in PICTURE_KINDS.into_iter().chain(["slack"]) {
+        let log = Mutex::new(open(&SimDisk::new(1), LogLimits::default()));
+        let mut now_ns = START_NS;
+        let sent = notification("a1b2", 1);
+        log.lock().unwrap().enqueue(&["c"], &sent, now_ns).unwrap();
+        let mut attempts = Vec::new();
+        for answer in [is_busy as AnswerFunction, takes_messages] {
+            let receiver = HttpReceiver::start(answer).await;
+            let contact = configured(name, &format!("http://{}", receiver.address));
+            let client = client(TIMEOUT);
+            let (dir, now) = (Path::new("/"), move || now_ns);
+            let report =
+                deliver_next(&log, &contact, &client, dir, &now, &NameTemplates).await.unwrap();
+            let requests = receiver.take_requests();
+            let count = requests.iter().filter(|it| has_picture(it) || it.path.contains("/files."));
+            attempts.push((report.map(|report| report.verdict), count.count(), requests.len()));
+            now_ns += 600 * 1_000_000_000;
+        }
+        let expected =
+            [(Some(AttemptVerdict::Retry), 1, 2), (Some(AttemptVerdict::Delivered), 0, 1)];
+        assert_eq!(attempts, expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn slack_shows_an_uploaded_picture_below_the_text() {
+    let (receiver, contact) = kind_of("slack").start().await;
+    let client = client(TIMEOUT);
+    send(&contact, &notification("a1b2", 1), &client).await.unwrap();
+    let requests = receiver.take_requests();
+    let expected = [
+        "/api/files.getUploadURLExternal",
+        "/upload/v1/x",
+        "/api/files.completeUploadExternal",
+        "/api/files.info",
+        "/api/chat.postMessage",
+    ];
+    assert_eq!(paths(&requests), expected);
+    assert_eq!(requests[1].body, schemas::PNG);
+    let message = schemas::json(&requests[4]);
+    let image = &message["attachments"][1]["blocks"][0];
+    assert_eq!((&image["slack_file"]["id"], &image["alt_text"]), (&"F1".into(), &"latency".into()));
+}
+
+/// Slack with a fault at one of the calls.
+fn slack_without(path: &str, request: &HttpMessage) -> (u16, &'static str) {
+    let has_image = request.body.windows(10).any(|bytes| bytes == b"slack_file");
+    match request.path.as_str() {
+        found if found == path => (200, r#"{"ok": false, "error": "missing_scope"}"#),
+        "/api/chat.postMessage" if has_image && path == "image" => {
+            (200, r#"{"ok": false, "error": "invalid_blocks"}"#)
+        }
+        "/api/files.getUploadURLExternal" => {
+            (200, r#"{"ok": true, "upload_url": "URL/upload/v1/x", "file_id": "F1"}"#)
+        }
+        "/upload/v1/x" if path == "upload" => (404, "no such upload"),
+        "/upload/v1/x" => (200, "OK"),
+        "/api/files.info" => (200, r#"{"ok": true, "file": {"mimetype": "image/png"}}"#),
+        _ => (200, r#"{"ok": true, "channel": "C1", "ts": "17.2"}"#),
+    }
+}
+
+#[tokio::test]
+async fn slack_gets_the_message_once_whatever_fails_about_the_picture() {
+    let client = client(TIMEOUT);
+    let cases: [(AnswerFunction, &str, usize); 5] = [
+        (|it| slack_without("/api/files.getUploadURLExternal", it), "missing_scope", 2),
+        (|it| slack_without("upload", it), "no such upload", 3),
+        (|it| slack_without("/api/files.completeUploadExternal", it), "missing_scope", 4),
+        (|it| slack_without("/api/files.info", it), "missing_scope", 5),
+        (|it| slack_without("image", it), "invalid_blocks", 6),
+    ];
+    for (answer, cause, count) in cases {
+        let kind = kind_of("slack");
+        let (receiver, contact) = kind.connect(HttpReceiver::start(answer).await);
+        let receipt = send(&contact, &notification("a1b2", 1), &client).await.unwrap();
+        assert_eq!(receipt.message_id.as_deref(), Some("C1 17.2"));
+        let [note] = &receipt.notes[..] else { panic!("{receipt:?}") };
+        assert!(note.starts_with("sent without the picture: ") && note.contains(cause), "{note}");
+        let requests = receiver.take_requests();
+        assert_eq!(requests.len(), count, "{cause}: {:?}", paths(&requests));
+        requests.iter().for_each(kind.schema);
+    }
+}
+
+#[tokio::test]
+async fn a_picture_too_large_for_teams_is_left_out() {
+    let (receiver, contact) = kind_of("teams").start().await;
+    let client = client(TIMEOUT);
+    for (bytes, has_image) in [(15_000, true), (20_000, false)] {
+        let picture = Some(Picture { png: vec![7; bytes], alt: "latency".to_owned() });
+        let large = Notification { picture, ..notification("a1b2", 1) };
+        send(&contact, &large, &client).await.unwrap();
+        let [request] = &receiver.take_requests()[..] else { panic!("one request") };
+        schemas::check_teams(request);
+        let card = schemas::json(request)["attachments"][0]["content"].clone();
+        let body = card["body"].as_array().unwrap();
+        assert_eq!(body.iter().any(|block| block["type"] == "Image"), has_image, "{bytes} bytes");
+    }
+}
+
+#[tokio::test]
+async fn opsgenie_has_the_picture_as_an_attachment_of_the_alert() {
+    let kind = kind_of("opsgenie");
+    let (receiver, contact) = kind.start().await;
+    let client = client(TIMEOUT);
+    send(&contact, &notification("a1b2", 1), &client).await.unwrap();
+    let requests = receiver.take_requests();
+    let expected = ["/v2/alerts", "/v2/alerts/requests/r-1", "/v2/alerts/alert%207/attachments"];
+    assert_eq!(paths(&requests), expected);
+    assert!(has_picture(&requests[2]));
+    let mut reminder = notification("a1b2", 1);
+    reminder.key.reminder = 1;
+    send(&contact, &reminder, &client).await.unwrap();
+    assert_eq!(paths(&receiver.take_requests()), expected[..1]);
+}
+
+#[tokio::test]
+async fn opsgenie_gets_the_alert_once_whatever_fails_about_the_picture() {
+    fn is_alert(request: &HttpMessage) -> bool {
+        request.path == "/v2/alerts"
+    }
+    const ACCEPTED: (u16, &str) = (202, r#"{"requestId": "r-1"}"#);
+    let client = client(TIMEOUT);
+    let cases: [(AnswerFunction, &str, usize); 3] = [
+        // Not processed within the waits.
+        (|it| if is_alert(it) { ACCEPTED } else { (404, "{}") }, "it is not processed", 5),
+        (|it| if is_alert(it) { ACCEPTED } else { (401, "bad key") }, "401", 2),
+        (
+            |it| match it.method.as_str() {
+                "GET" => (200, r#"{"data": {"alertId": "7"}}"#),
+                _ if is_alert(it) => ACCEPTED,
+                _ => (404, "no such alert"),
+            },
+            "404",
+            3,
+        ),
+    ];
+    for (answer, cause, count) in cases {
+        let (receiver, contact) = kind_of("opsgenie").connect(HttpReceiver::start(answer).await);
+        let receipt = send(&contact, &notification("a1b2", 1), &client).await.unwrap();
+        let [note] = &receipt.notes[..] else { panic!("{receipt:?}") };
+        assert!(note.starts_with("sent without the picture: ") && note.contains(cause), "{note}");
+        let requests = receiver.take_requests();
+        assert_eq!(requests.len(), count, "{cause}");
+        assert_eq!(requests.iter().filter(|request| is_alert(request)).count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_of_slack_has_no_picture() {
+    let receiver = HttpReceiver::start(|_| (200, "ok")).await;
+    let settings = format!(
+        "[[contact]]\nname = 's'\nkind = 'slack'\nwebhook_url = 'http://{}/hook'\n",
+        receiver.address
+    );
+    let contact = contacts(&settings).remove(0).contact;
+    send(&contact, &notification("a1b2", 1), &client(TIMEOUT)).await.unwrap();
+    let [request] = &receiver.take_requests()[..] else { panic!("one request") };
+    schemas::check_slack_webhook(request);
+    let message: Value = schemas::json(request);
+    assert_eq!(message["attachments"].as_array().unwrap().len(), 1);
+    assert!(message["attachments"][0]["title_link"].is_string());
+}
