@@ -2,6 +2,7 @@
 
 mod alert_actions;
 mod alert_clearance;
+mod alert_clock_steps;
 mod alert_compliance;
 mod alert_full_disk;
 mod alert_history;

@@ -5,6 +5,7 @@
 //! version runs in each test run; the `soak_` version has a hundred rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ const ROUNDS: usize = MOMENTS.len();
 /// Rounds of the soak version.
 const ROUNDS_SOAK: usize = 100;
 /// Longest time between what the test does and the kill.
-const PAUSE_MAX: Duration = Duration::from_millis(300);
+pub(super) const PAUSE_MAX: Duration = Duration::from_millis(300);
 /// About the time that an acknowledgement takes.
 const ACKNOWLEDGEMENT_TIME: Duration = Duration::from_millis(20);
 pub(super) const PATHS: [&str; 2] = ["/hook", "/key"];
@@ -69,13 +70,13 @@ struct DueStates {
 }
 
 /// A server, its receiver, and the alerts so far.
-struct KillRun {
-    server: ServerProcess,
-    receiver: AlertReceiver,
+pub(super) struct KillRun {
+    pub(super) server: ServerProcess,
+    pub(super) receiver: AlertReceiver,
     hosts: BTreeMap<String, DueStates>,
     /// Keys of notifications that `hook` did not get.
     given_up: BTreeSet<String>,
-    random: RandomTimes,
+    pub(super) random: RandomTimes,
 }
 
 /// Random times, so that kills hit any moment.
@@ -122,8 +123,8 @@ pub(super) fn set_depth(server: &ServerProcess, host: &str, value: f64) {
 
 /// Whether the acknowledgement of the alert of a host was answered; the server may be killed
 /// meanwhile.
-fn acknowledge(address: std::net::SocketAddr, host: &str) -> bool {
-    let body = json!({"matchers": [format!("host={host}")], "for": "2h", "author": "ann"});
+pub(super) fn acknowledge(address: std::net::SocketAddr, host: &str) -> bool {
+    let body = json!({"matchers": [format!("host={host}")], "for": "12h", "author": "ann"});
     let body = body.to_string();
     let path = "/v1/alerts/acknowledge";
     let response = request_at(address, "POST", path, &[], body.as_bytes());
@@ -138,16 +139,49 @@ pub(super) fn alert_of(server: &ServerProcess, host: &str) -> Value {
 
 impl KillRun {
     fn start(seed: u64) -> KillRun {
+        KillRun::start_with(seed, &[])
+    }
+
+    /// A run whose server has environment variables.
+    pub(super) fn start_with(seed: u64, variables: &[(&'static str, PathBuf)]) -> KillRun {
         let receiver = AlertReceiver::start();
         let mut server = ServerProcess::new("serve", &settings(&receiver));
+        server.set_variables(variables);
         std::fs::write(server.dir.path("rules.yaml"), with_rules(RULES)).expect("rules");
         server.start();
         let (hosts, given_up) = (BTreeMap::new(), BTreeSet::new());
         KillRun { server, receiver, hosts, given_up, random: RandomTimes::new(seed) }
     }
 
+    /// Time of the server.
+    #[track_caller]
+    pub(super) fn now_ns(&self) -> i64 {
+        let answer = self.server.get("/api/v1/query?query=time()").json();
+        let seconds = answer["data"]["result"][1].as_str().and_then(|text| text.parse().ok());
+        (seconds.unwrap_or_else(|| panic!("{answer:#}")) * 1e9_f64) as i64
+    }
+
+    /// Makes the alert of a host due.
+    #[track_caller]
+    pub(super) fn raise(&mut self, host: &str) {
+        set_depth(&self.server, host, 7.5);
+        self.hosts.insert(host.to_owned(), DueStates::default());
+    }
+
+    /// Sends the values of all hosts again.
+    #[track_caller]
+    pub(super) fn send_all(&self) {
+        for (host, due) in &self.hosts {
+            set_depth(&self.server, host, if due.is_resolved { 1.0 } else { 7.5 });
+        }
+    }
+
+    pub(super) fn note_acknowledged(&mut self, host: &str) {
+        self.hosts.get_mut(host).expect("an alert").is_acknowledged = true;
+    }
+
     /// Kills the server, starts it, and notes what it will not deliver.
-    fn kill(&mut self) {
+    pub(super) fn kill(&mut self) {
         self.server.kill();
         self.receiver.set_answer(ReceiverAnswer::Accept);
         self.server.start();
@@ -171,13 +205,13 @@ impl KillRun {
     }
 
     #[track_caller]
-    fn wait_for(&self, path: &str, host: &str, state: &str) {
+    pub(super) fn wait_for(&self, path: &str, host: &str, state: &str) {
         wait_until(&format!("{path}: {host} {state}"), || self.receiver.has(path, host, state));
     }
 
     /// Ends the condition of the alert of a host, which nobody has resolved before.
     #[track_caller]
-    fn lower(&mut self, host: &str) {
+    pub(super) fn lower(&mut self, host: &str) {
         for path in PATHS {
             let early = self.receiver.of(path, host, "resolved");
             assert!(early.is_empty(), "false resolve: {early:?}\n{}", self.server.log());
@@ -196,8 +230,7 @@ impl KillRun {
             _ => ReceiverAnswer::Accept,
         });
         let (refused, held) = (self.receiver.refused(), self.receiver.held());
-        set_depth(&self.server, &host, 7.5);
-        self.hosts.insert(host.clone(), DueStates::default());
+        self.raise(&host);
         match moment {
             KillMoment::Firing => self.random.pause(PAUSE_MAX),
             // A contact sends one message at a time: perhaps that of an earlier round.
@@ -234,7 +267,9 @@ impl KillRun {
                 self.server.start();
                 let found = !alert_of(&self.server, &host)["acknowledgement"].is_null();
                 assert!(found || !is_answered, "the acknowledgement of {host} is lost");
-                self.hosts.get_mut(&host).expect("an alert").is_acknowledged = found;
+                if found {
+                    self.note_acknowledged(&host);
+                }
                 return;
             }
         }
@@ -242,7 +277,7 @@ impl KillRun {
     }
 
     /// Ends all alerts and checks what arrived.
-    fn finish(mut self) {
+    pub(super) fn finish(mut self) {
         let hosts: Vec<(String, DueStates)> =
             self.hosts.iter().map(|(host, due)| (host.clone(), *due)).collect();
         for (host, due) in &hosts {

@@ -45,6 +45,8 @@ pub(crate) struct ServerProcess {
     token: Option<String>,
     /// Whether it is started without a settings file.
     uses_defaults: bool,
+    /// Environment variables.
+    variables: Vec<(&'static str, PathBuf)>,
     child: Option<Child>,
     /// Length of the log at the last start.
     log_offset: usize,
@@ -70,6 +72,7 @@ impl ServerProcess {
             network: None,
             token: None,
             uses_defaults: false,
+            variables: Vec::new(),
             child: None,
             log_offset: 0,
         }
@@ -103,6 +106,11 @@ impl ServerProcess {
             return None;
         }
         Some(deck)
+    }
+
+    /// Sets environment variables of the process.
+    pub(crate) fn set_variables(&mut self, variables: &[(&'static str, PathBuf)]) {
+        self.variables.extend_from_slice(variables);
     }
 
     /// UDP port of the listener "StatsD" or "Graphite" of the running process; the settings have
@@ -175,6 +183,7 @@ impl ServerProcess {
                 command
             }
         };
+        command.envs(self.variables.iter().cloned());
         command.arg(self.role);
         match self.uses_defaults {
             true => command.arg("--data-dir").arg(self.dir.path("data")),
