@@ -25,6 +25,7 @@ mod own_rules;
 mod proxy;
 mod retire;
 mod robustness;
+mod rule_deliveries;
 pub(crate) mod server_process;
 mod site_kills;
 mod slo;
