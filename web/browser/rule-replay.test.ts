@@ -149,6 +149,12 @@ test("the overview has firing alerts, and what happened since the last look", as
   const text = await news.innerText();
   for (const expected of [/LatencyHigh fires/, /deployed 1\.5/, /label `lb` disappeared/])
     expect(text).toMatch(expected);
+  // What happened in the last hour is on the small heatmaps, too.
+  const heatmap = page.getByRole("img", { name: /The last hour/ }).first();
+  await expect
+    .poll(() => heatmap.getAttribute("aria-label"), { timeout: 20_000 })
+    .toMatch(/label `lb` disappeared/);
+  expect(await heatmap.getByTestId("time-mark").count()).toBeGreaterThan(0);
   const link = page.getByRole("link", { name: /alerts? firing/ }).first();
   await link.waitFor({ timeout: 20_000 });
   for (const [width, theme] of [

@@ -8,7 +8,7 @@ import { fetchAlertHistory } from "./alertHistory";
 import { fetchAnnotations } from "./api";
 import { showsAlert } from "./chartAlerts";
 import { fetchRules, ruleOf, type RuleRow } from "./rules";
-import { rangeBetween } from "./time";
+import { formatDateTime, rangeBetween } from "./time";
 
 export type MarkKind = "note" | "change" | "alert";
 
@@ -36,6 +36,8 @@ const RULES_FRESH_MS = 60_000;
 const MAX_RANGES = 16;
 /** Marks of alerts: more would hide the chart. */
 const MAX_ALERTS = 100;
+/** Marks of a chart that are told one by one. */
+const MAX_DESCRIBED = 8;
 /** Parts of a range to which it is extended, so that charts with almost equal ranges share it. */
 const PARTS = 60;
 
@@ -110,6 +112,30 @@ async function chartMarks(from: number, to: number, shown: string): Promise<Time
   const marks = await sharedMarks(from, to);
   if (shown === "" || !marks.some(({ alert }) => alert)) return marks;
   return marksOf(marks, shown, await sharedRules());
+}
+
+/** Marks that begin in a range. */
+export function marksWithin(
+  marks: readonly TimeMark[],
+  [from, to]: readonly [number, number],
+): TimeMark[] {
+  return marks.filter(({ start }) => start >= from && start <= to);
+}
+
+/** `2026-11-27 12:30:00: deploy 1.5`. */
+export function describeMark({ start, text }: TimeMark): string {
+  return `${formatDateTime(start)}: ${text}`;
+}
+
+/** Marks that begin in a range, for people who do not see them; empty without any. */
+export function describeMarks(
+  marks: readonly TimeMark[],
+  range: readonly [number, number],
+): string {
+  const shown = marksWithin(marks, range);
+  const texts = shown.slice(-MAX_DESCRIBED).map(describeMark);
+  const omitted = shown.length - texts.length;
+  return [...texts, ...(omitted > 0 ? [`${omitted} earlier marks`] : [])].join("; ");
 }
 
 /** Marks of a chart's range. */
