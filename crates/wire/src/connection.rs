@@ -155,12 +155,22 @@ impl TcpConnection {
         if tcp.flags.contains(TcpFlags::SYN) {
             return self.handshake.sequence(tcp.direction) != Some(tcp.sequence);
         }
-        if self.is_plausible(tcp) {
+        if !self.is_plausible(tcp) || self.is_alive(tcp) {
+            return self.ignore(tcp);
+        }
+        // Other packets say nothing of a stream that may have gone on.
+        if tcp.packet.payload_bytes > 0 && self.stream(tcp.direction).has_end() {
             self.implausible = 0;
             self.ignored = IgnoredBytes::default();
-            return false;
         }
-        self.ignore(tcp)
+        false
+    }
+
+    /// Whether a closed connection goes on: what closed it was sent by others, and the receiver has
+    /// ignored it (RFC 5961).
+    fn is_alive(&mut self, tcp: &TcpPacket<'_>) -> bool {
+        let end = tcp.sequence.wrapping_add(tcp.packet.payload_bytes as u32);
+        tcp.packet.payload_bytes > 0 && self.stream(tcp.direction).is_behind_end(end)
     }
 
     /// Counts an implausible segment. Returns whether it is of another connection.
@@ -227,6 +237,7 @@ impl TcpConnection {
             return ConnectionFate::Open;
         }
         self.end(context);
+        self.stream(tcp.direction).end_here();
         ConnectionFate::Closed
     }
 

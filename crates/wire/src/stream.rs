@@ -24,6 +24,8 @@ const AHEAD_MAX: u64 = 1 << 28;
 const CLOCK_STEP_NS: u64 = 10_000_000;
 /// As [`AHEAD_MAX`], behind what the receiver has acknowledged. Only duplicates are there.
 const BEHIND_MAX: u64 = 1 << 24;
+/// Segments inside of a gap after which the acknowledgement that made it was false.
+const FALSE_GAP_SEGMENTS: u8 = 3;
 /// Memory of one stream for bytes behind a hole. A receiver's window on a fast path is some MiB;
 /// what does not fit makes the hole a gap.
 const STREAM_BUFFER_MAX: usize = 1 << 20;
@@ -88,10 +90,20 @@ pub(crate) struct StreamAssembler {
     time: u64,
     /// Whether a gap precedes the next byte.
     is_after_gap: bool,
+    /// The gap before the next byte, if only an acknowledgement has made it.
+    acknowledged_gap: Option<AcknowledgedGap>,
     /// Captured bytes behind holes, by position. Pieces do not overlap.
     pieces: BTreeMap<u64, StreamPiece>,
     /// Memory of `pieces`.
     buffered: usize,
+}
+
+/// Bytes that were not captured when the receiver acknowledged them. Nothing behind them was.
+#[derive(Clone, Copy)]
+struct AcknowledgedGap {
+    start: u64,
+    /// Segments inside of it since then.
+    segments: u8,
 }
 
 #[derive(Clone, Copy)]
@@ -148,6 +160,21 @@ impl StreamAssembler {
         self.position.is_some_and(|position| self.end.is_some_and(|end| end <= position.next))
     }
 
+    /// The stream ends behind the bytes that were seen: its sender has reset the connection.
+    pub(crate) fn end_here(&mut self) {
+        self.end = self.position.map(|position| position.highest);
+    }
+
+    /// Whether the end of the stream is known.
+    pub(crate) fn has_end(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Whether the bytes before `sequence` are more than the stream has: its end was none.
+    pub(crate) fn is_behind_end(&self, sequence: u32) -> bool {
+        self.position.is_some_and(|at| self.end.is_some_and(|end| at.unwrap(sequence) > end))
+    }
+
     /// Whether `sequence` is the first byte of the stream and none was seen.
     pub(crate) fn is_at_first_byte(&self, sequence: u32) -> bool {
         self.position.is_none_or(|at| at.highest as u32 == sequence && at.next == at.highest)
@@ -180,15 +207,19 @@ impl StreamAssembler {
         let end = start + segment.length;
         if segment.is_last && end >= position.next {
             self.end = Some(end);
+        } else if self.end.is_some_and(|known| known < end) {
+            // A segment that others have sent, or a damaged one.
+            self.end = None;
         }
         if segment.length == 0 {
             return SegmentKind::Empty;
         }
         let was_highest = position.highest;
         position.highest = was_highest.max(end);
-        if end <= position.next {
+        if end <= position.next && !self.is_gap_false(start) {
             return SegmentKind::Retransmitted;
         }
+        let Some(position) = &mut self.position else { return SegmentKind::Empty };
         if start <= position.next && self.pieces.is_empty() {
             let kind = match start == position.next {
                 true => SegmentKind::InOrder,
@@ -213,6 +244,25 @@ impl StreamAssembler {
         }
     }
 
+    /// Whether a segment that starts inside of the last gap shows that the gap is none: the sender
+    /// has not sent these bytes when somebody acknowledged them. The stream then continues with the
+    /// segment, as after a gap. A receiver drops such an acknowledgement (RFC 9293, 3.10.7.4).
+    fn is_gap_false(&mut self, start: u64) -> bool {
+        let Some(position) = &mut self.position else { return false };
+        let Some(gap) = self.acknowledged_gap.as_mut().filter(|gap| gap.start <= start) else {
+            return false;
+        };
+        gap.segments += 1;
+        if gap.segments < FALSE_GAP_SEGMENTS {
+            return false;
+        }
+        let last = self.pieces.iter().next_back();
+        let highest = last.map_or(start, |(at, piece)| at + piece.content.length());
+        *position = AssemblyPosition { next: start, highest, acknowledged: start };
+        (self.acknowledged_gap, self.is_after_gap) = (None, true);
+        true
+    }
+
     /// The receiver has all bytes before `sequence`. Those that were not captured will not come.
     pub(crate) fn acknowledge(
         &mut self,
@@ -232,6 +282,8 @@ impl StreamAssembler {
             }
             let hole_end = self.pieces.keys().next().map_or(acknowledged, |first| *first);
             self.skip_to(hole_end.min(acknowledged), sink);
+            let is_last = self.pieces.is_empty();
+            self.acknowledged_gap = is_last.then_some(AcknowledgedGap { start: next, segments: 0 });
             self.drain(memory, sink);
         }
     }
@@ -265,7 +317,7 @@ impl StreamAssembler {
         let known = usize::try_from(position.next - start).unwrap_or(usize::MAX);
         let bytes = segment.payload.get(known..).unwrap_or_default();
         if !bytes.is_empty() && (known == 0 || !self.is_after_gap) {
-            self.is_after_gap = false;
+            (self.is_after_gap, self.acknowledged_gap) = (false, None);
             let is_step = segment.time.saturating_add(CLOCK_STEP_NS) < self.time;
             self.time = if is_step { segment.time } else { self.time.max(segment.time) };
             let sequence = position.next as u32;
@@ -340,7 +392,7 @@ impl StreamAssembler {
             position.next += piece.content.length();
             match piece.content {
                 PieceBytes::Captured(bytes) if piece.starts_segment || !self.is_after_gap => {
-                    self.is_after_gap = false;
+                    (self.is_after_gap, self.acknowledged_gap) = (false, None);
                     self.time = self.time.max(piece.time);
                     sink.bytes(sequence, self.time, &bytes);
                 }

@@ -126,6 +126,78 @@ fn a_reset_ends_the_connection_and_a_forged_one_does_not() {
     assert_eq!(tracker.open_connections(), 0);
 }
 
+/// The position of the packet with request `number`.
+fn request_packet(packets: &[TestPacket], number: usize) -> usize {
+    let is_request = |packet: &&(usize, &TestPacket)| {
+        packet.1.direction == FlowDirection::ToServer && !packet.1.payload.is_empty()
+    };
+    packets.iter().enumerate().filter(|packet| is_request(&packet)).nth(number).unwrap().0
+}
+
+#[test]
+fn a_reset_that_the_client_goes_on_after_hides_two_requests() {
+    // Receivers ignore a reset whose number is not exactly the next one (RFC 5961).
+    for distance in [0, 1, 5_000, 1 << 20] {
+        let mut packets = conversation().packets;
+        let at = request_packet(&packets, 3);
+        let mut reset = packets[at].clone();
+        (reset.flags, reset.payload, reset.captured) = (TcpFlags::RST.0, Vec::new(), 0);
+        (reset.time, reset.position) = (reset.time - 1, reset.position + distance);
+        packets.insert(at, reset);
+        let tracker = check(&packets, (8, 0, 0));
+        assert_eq!(tracker.services()[0].completeness.connections_from_middle, 1);
+    }
+}
+
+#[test]
+fn ends_of_both_streams_that_data_follow_hide_one_request() {
+    let mut packets = conversation().packets;
+    let at = request_packet(&packets, 3);
+    for opposite in [1, 2] {
+        // As the packet before the request, or the one before that: one of each direction.
+        let mut end = packets[at - opposite].clone();
+        let position = end.position + end.payload.len() as u64;
+        (end.payload, end.captured, end.position) = (Vec::new(), 0, position);
+        (end.flags, end.time) = (TcpFlags::FIN.0 | TcpFlags::ACK.0, packets[at].time - 1);
+        packets.insert(at, end);
+    }
+    check(&packets, (9, 0, 0));
+}
+
+#[test]
+fn an_acknowledgement_of_bytes_that_were_never_sent_hides_two_responses() {
+    // One byte more costs a response. A number far away is implausible, and so is what the server
+    // sends then: the connection starts anew behind the request.
+    for (distance, expected) in [(1, (9, 1, 0)), (1_000_000, (8, 2, 0)), (1 << 27, (9, 0, 0))] {
+        let mut packets = conversation().packets;
+        let at = request_packet(&packets, 3);
+        let mut forged = packets[at].clone();
+        (forged.payload, forged.captured, forged.time) = (Vec::new(), 0, forged.time - 1);
+        forged.acknowledged += distance;
+        packets.insert(at, forged);
+        let tracker = check(&packets, expected);
+        let truth = conversation().latencies();
+        assert!(measured_latencies(&tracker).iter().all(|(id, time)| truth[id] == *time));
+    }
+}
+
+#[test]
+fn an_end_that_data_follow_is_none() {
+    let mut packets = conversation().packets;
+    let at = request_packet(&packets, 3);
+    let mut end = packets[at].clone();
+    (end.payload, end.captured, end.time) = (Vec::new(), 0, end.time - 1);
+    end.flags = TcpFlags::FIN.0 | TcpFlags::ACK.0;
+    packets.insert(at, end);
+    // The server ends its stream when all is done, and the last request is answered after that.
+    check(&packets, (10, 0, 0));
+    // A packet that the capture lost behind the false end is a gap when it is acknowledged.
+    let lost = request_packet(&packets, 6);
+    packets.remove(lost);
+    let tracker = check(&packets, (9, 0, 0));
+    assert_eq!(tracker.services()[0].completeness.gaps, 1);
+}
+
 #[test]
 fn a_refused_connection_is_counted() {
     let mut packets = conversation().packets[..2].to_vec();
