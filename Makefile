@@ -32,7 +32,7 @@ test: ## install or name what is missing, then check everything; CI runs this
 	cargo xtask ci $(PART)
 
 system: ## real peers and clusters, minutes each: make system PART=prometheus
-	@sh xtask/setup.sh test
+	@sh xtask/setup.sh system
 	cargo xtask system $(PART)
 
 soak: ## the long checks, hours: ten minutes per fuzz target, loom without bound

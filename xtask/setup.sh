@@ -3,6 +3,7 @@
 #
 #   setup.sh run    tools of the build
 #   setup.sh test   also tools of the tests; as root on Debian, missing packages are installed
+#   setup.sh system also the servers of `make system`, likewise
 #   setup.sh dist   also tools of release builds
 #
 # `cargo xtask ci` installs what cargo and rustup can install (nightly, Miri).
@@ -19,7 +20,7 @@ failed=0
 main() {
     case $mode in
     run) need_compiler ;;
-    test)
+    test | system)
         need_compiler
         need git git # lists the files for the tidy test
         want c++ g++ # libFuzzer; the part of `make soak` is skipped without it
@@ -37,6 +38,7 @@ main() {
         want_postgresql
         want strace strace
         want mkfs.ext4 e2fsprogs
+        [ "$mode" = test ] || want_observed_servers
         ;;
     dist)
         need_compiler
@@ -47,7 +49,7 @@ main() {
         want qemu-aarch64-static qemu-user-static # runs the aarch64 binary; skipped without it
         ;;
     *)
-        echo "usage: $0 run|test|dist" >&2
+        echo "usage: $0 run|test|system|dist" >&2
         exit 2
         ;;
     esac
@@ -73,6 +75,19 @@ want_python() {
     has_python && return
     echo "missing: python3 with venv (Debian package python3-venv)" >&2
     wanted="$wanted python3-venv"
+}
+
+# Servers that the part wire observes, and their clients; what lacks one is skipped.
+want_observed_servers() {
+    want mariadbd mariadb-server-core
+    want mysqlslap mariadb-client
+    want nginx nginx
+    want wrk wrk
+    want openssl openssl
+}
+
+is_testing() {
+    [ "$mode" = test ] || [ "$mode" = system ]
 }
 
 # Debian installs PostgreSQL's programs outside PATH.
@@ -116,7 +131,7 @@ provide_packages() {
     if [ -z "$packages" ]; then
         return
     fi
-    if [ "$mode" = test ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    if is_testing && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         install_packages
         return
     fi
@@ -196,7 +211,7 @@ check_version() {
 
 # Formatter and linter are used by the tests only.
 provide_components() {
-    [ "$mode" = test ] || return 0
+    is_testing || return 0
     cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return
     if command -v rustup >/dev/null; then
         echo "installing: rustfmt and clippy" >&2

@@ -6,8 +6,13 @@
 //! what client or server measured. The table has the CPU time of the observer per operation; it
 //! does not affect the outcome, because other programs may run on the machine.
 //!
-//! `TOPDECK_WIRE=NAME` runs the loads of one server; `TOPDECK_BIN=PATH` observes with another
-//! program than the one that `make run` builds.
+//! Then all of them run at once, first as fast as they can, and then with [`STEADY_RATE`] operations
+//! per second for a minute. At last the cost for a server is measured. Targets for times and cost
+//! need a machine that does nothing else: `TOPDECK_WIRE_TARGETS=1` makes a target that is missed a
+//! failure.
+//!
+//! `TOPDECK_WIRE=NAME,NAME` runs the loads of some servers, `TOPDECK_WIRE=cost` the cost alone;
+//! `TOPDECK_BIN=PATH` observes with another program than the one that `make run` builds.
 
 mod capture_process;
 mod cassandra;
@@ -15,10 +20,12 @@ mod http;
 mod http_session;
 mod java_server;
 mod kafka;
+mod load_pace;
 mod load_result;
 mod load_truth;
 mod mysql;
 mod mysql_session;
+mod observer_cost;
 mod postgres;
 mod postgres_session;
 mod redis;
@@ -31,6 +38,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 
 use self::capture_process::{CaptureProcess, ObserverReport};
+use self::load_pace::LoadPace;
 use self::load_result::{HEADER, LoadResult};
 use self::load_truth::LoadTruth;
 use self::server_process::ServerProcess;
@@ -42,6 +50,14 @@ use crate::suite;
 use crate::test_report::{SkippedTest, TestEnd, TestReport};
 
 const VARIABLE: &str = "TOPDECK_WIRE";
+const TARGETS_VARIABLE: &str = "TOPDECK_WIRE_TARGETS";
+/// Operations per second of all servers together, and for how long.
+const STEADY_RATE: u64 = 15_000;
+const STEADY_SECONDS: u32 = 60;
+/// Share of them that must be measured.
+const STEADY_SHARE_MIN: f64 = 0.999;
+/// Name of the measurement of the cost.
+const COST: &str = "cost";
 
 /// A server that the part starts. A further one is a file and a line in `PEERS`.
 struct WirePeer {
@@ -62,6 +78,8 @@ struct ObservedServer {
     loads: Vec<ServerLoad>,
     /// The load that runs together with those of other servers, as fast as it can.
     storm: Option<ServerLoad>,
+    /// The load that runs together with those of other servers, at a rate.
+    steady: Option<PacedLoad>,
     _process: Option<ServerProcess>,
 }
 
@@ -73,6 +91,9 @@ struct ServerLoad {
 
 /// Runs a load to its end.
 type LoadFunction = Box<dyn Fn() -> Result<LoadTruth> + Send + Sync>;
+
+/// Runs a load at a rate.
+type PacedLoad = Box<dyn Fn(LoadPace) -> Result<LoadTruth> + Send + Sync>;
 
 const PEERS: [WirePeer; 8] = [
     WirePeer { name: "postgres", start: postgres::start },
@@ -108,10 +129,11 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
     drop(probe);
     let mut part = WirePart { log, topdeck, dir, report: TestReport::default(), rows: Vec::new() };
     let named = std::env::var(VARIABLE).ok();
-    let is_named = |peer: &&WirePeer| named.as_ref().is_none_or(|name| name == peer.name);
+    let is_named =
+        |name: &str| named.as_ref().is_none_or(|names| names.split(',').any(|named| named == name));
     log.note(HEADER);
     let mut servers = Vec::new();
-    for peer in PEERS.iter().filter(is_named) {
+    for peer in PEERS.iter().filter(|peer| is_named(peer.name)) {
         let began = Instant::now();
         match (peer.start)(log, &part.dir.0) {
             Ok(Ok(server)) => {
@@ -130,10 +152,15 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
             Err(error) => part.add(peer.name, peer.name, Err(error), began),
         }
     }
-    ensure!(part.report.count() > 0, "unknown server {named:?}");
     if servers.len() > 1 {
         part.run_storm(&servers)?;
+        part.run_steady(&servers)?;
     }
+    drop(servers);
+    if is_named(COST) {
+        observer_cost::MODES.iter().for_each(|mode| part.run_cost(mode));
+    }
+    ensure!(part.report.count() > 0, "unknown server {named:?}");
     log.write(&part.rows.join("\n"));
     Ok(PartOutcome::Tests(part.report))
 }
@@ -185,6 +212,58 @@ impl WirePart<'_> {
         Ok(())
     }
 
+    /// Runs the loads of all servers at once, at a rate.
+    fn run_steady(&mut self, servers: &[(&'static str, ObservedServer)]) -> Result<()> {
+        let began = Instant::now();
+        let observed: Vec<&ObservedServer> = servers.iter().map(|(_, server)| server).collect();
+        let pace = LoadPace::new(STEADY_RATE / observed.len() as u64, STEADY_SECONDS);
+        let (truths, report) = self.observe(&observed, || {
+            let loads = observed.iter().filter_map(|server| server.steady.as_ref());
+            std::thread::scope(|scope| {
+                let running: Vec<_> = loads.map(|load| scope.spawn(move || load(pace))).collect();
+                let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                    thread.join().expect("BUG: a load panicked")
+                };
+                Ok(running.into_iter().map(join).collect::<Vec<Result<LoadTruth>>>())
+            })
+        })?;
+        let seconds = began.elapsed().as_secs_f64();
+        let measured_by = |server: &&ObservedServer| report.service(server.port).measured();
+        let all: u64 = observed.iter().map(measured_by).sum();
+        let (mut sent, mut found) = (0, 0);
+        for ((peer, server), truth) in servers.iter().zip(truths) {
+            let name = format!("at a rate: {peer}");
+            let made = truth.map(|truth| {
+                sent += *truth.operations.start();
+                found += report.service(server.port).count(&truth.selector);
+                LoadResult::new(&name, server.port, truth, &report, all)
+            });
+            self.add(&name, peer, made, began);
+        }
+        let share = found as f64 / sent.max(1) as f64;
+        let row = format!(
+            "at a rate: {} servers, {sent} operations in {seconds:.0} s ({:.0}/s): {found} \
+             measured, {:.3} %; {} packets lost",
+            observed.len(),
+            sent as f64 / seconds,
+            share * 100.0,
+            report.lost()
+        );
+        let failure = (share < STEADY_SHARE_MIN).then(|| format!("{row}; less than 99.9 %"));
+        self.add_row("at a rate: all", "all", row, failure, began);
+        Ok(())
+    }
+
+    /// Measures what the observer costs a server.
+    fn run_cost(&mut self, mode: &str) {
+        let (began, name) = (Instant::now(), format!("{COST}: {mode}"));
+        match observer_cost::run(&self.topdeck, &self.dir.0, mode) {
+            Ok(Ok(result)) => self.add_row(&name, COST, result.row, result.failure, began),
+            Ok(Err(reason)) => self.report.skipped.push(SkippedTest { name, reason }),
+            Err(error) => self.add(&name, COST, Err(error), began),
+        }
+    }
+
     /// Runs `load` between start and end of an observer.
     fn observe<T>(
         &self,
@@ -204,17 +283,35 @@ impl WirePart<'_> {
             Ok(made) => (made.row, made.failures),
             Err(error) => (format!("{name:40} FAILED: {error:#}"), vec![format!("{error:#}")]),
         };
+        let failure = (!failures.is_empty()).then(|| failures.join("\n"));
+        self.add_row(name, peer, row, failure, began);
+    }
+
+    fn add_row(
+        &mut self,
+        name: &str,
+        peer: &str,
+        row: String,
+        failure: Option<String>,
+        began: Instant,
+    ) {
         self.log.note(&row);
         self.rows.push(row);
-        let end = match failures.is_empty() {
+        let end = match failure.is_none() {
             true => TestEnd::Passed,
             false => {
                 let repeat = format!("{VARIABLE}={peer} cargo xtask system wire");
                 TestEnd::Failed { repeat }
             }
         };
-        self.report.add_test(name, end, began.elapsed().as_secs_f64(), &failures.join("\n"));
+        let seconds = began.elapsed().as_secs_f64();
+        self.report.add_test(name, end, seconds, &failure.unwrap_or_default());
     }
+}
+
+/// Whether a target that is missed is a failure.
+fn has_targets() -> bool {
+    std::env::var_os(TARGETS_VARIABLE).is_some()
 }
 
 /// Standard output of a client that must succeed.

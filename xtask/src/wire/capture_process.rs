@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use super::load_truth::OperationSelector;
+use super::observer_cost::PinnedCpu;
 
 /// Time for the start of the capture, and for reading what was captured, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -58,8 +59,27 @@ impl CaptureProcess {
         services: &[String],
         tls: Option<u32>,
     ) -> Result<CaptureProcess> {
+        CaptureProcess::start_on(None, topdeck, dir, services, tls)
+    }
+
+    /// As [`Self::start`], on one CPU.
+    pub(super) fn start_on(
+        cpu: Option<&PinnedCpu>,
+        topdeck: &Path,
+        dir: &Path,
+        services: &[String],
+        tls: Option<u32>,
+    ) -> Result<CaptureProcess> {
         let (out, errors) = (dir.join("observer.json"), dir.join("observer.err"));
-        let mut command = Command::new(topdeck);
+        let mut command = match cpu {
+            None => Command::new(topdeck),
+            Some(cpu) => {
+                let [taskset, rest @ ..] = cpu.words(topdeck);
+                let mut command = Command::new(taskset);
+                command.args(rest);
+                command
+            }
+        };
         command.args(["wire", "--interface", "lo", "--only", "--json"]);
         command.args(services.iter().flat_map(|service| ["--service", service]));
         command.args(tls.map(|pid| format!("--tls={pid}")));

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 
 use super::java_server::JavaPackage;
+use super::load_pace::LoadPace;
 use super::load_truth::{LoadTruth, OperationSelector};
 use super::server_process::{ADDRESS, ServerDir, free_port};
 use super::{ObservedServer, ProvidedServer, ServerLoad};
@@ -104,16 +105,34 @@ pub(super) fn start(log: &PartLog, dir: &Path) -> Result<ProvidedServer> {
             ServerLoad::new("128 prepared statements in flight", move || prepared(port)),
         ],
         storm: Some(ServerLoad::new("128 queries in flight", move || queries(port, 80))),
+        steady: Some(Box::new(move |pace| steady(port, pace))),
         _process: Some(process),
     }))
 }
 
+fn steady(port: u16, pace: LoadPace) -> Result<LoadTruth> {
+    let (mut session, body) = (CassandraSession::connect(port)?, query_body("paced"));
+    let count = pace.run(|portion| {
+        let mut left = portion;
+        while left > 0 {
+            let streams = left.min(u64::from(STREAMS));
+            session.ask(QUERY, &body, streams as u16)?;
+            left -= streams;
+        }
+        Ok(())
+    })?;
+    Ok(LoadTruth::exact(count, OperationSelector::new("QUERY", "as paced")))
+}
+
+/// A query with consistency ONE and no flags.
+fn query_body(name: &str) -> Vec<u8> {
+    let text = format!("select rack as {name} from system.local where key = 'local'");
+    [&long_string(&text)[..], &[0, 1, 0]].concat()
+}
+
 fn queries(port: u16, rounds: u64) -> Result<LoadTruth> {
-    let mut session = CassandraSession::connect(port)?;
-    let text = long_string("select rack as queried from system.local where key = 'local'");
-    // Consistency ONE, no flags.
-    let body = [&text[..], &[0, 1, 0]].concat();
-    (0..rounds).try_for_each(|_| session.ask_all(QUERY, &body))?;
+    let (mut session, body) = (CassandraSession::connect(port)?, query_body("queried"));
+    (0..rounds).try_for_each(|_| session.ask(QUERY, &body, STREAMS))?;
     let count = rounds * u64::from(STREAMS);
     Ok(LoadTruth::exact(count, OperationSelector::new("QUERY", "as queried")))
 }
@@ -129,7 +148,7 @@ fn prepared(port: u16) -> Result<LoadTruth> {
     let id = reply.get(4..6 + usize::from(u16::from_be_bytes(*id))).context("the id is cut")?;
     // Consistency ONE, values follow: one of 5 bytes.
     let body = [id, &[0, 1, 1, 0, 1, 0, 0, 0, 5], b"local"].concat();
-    (0..40).try_for_each(|_| session.ask_all(EXECUTE, &body))?;
+    (0..40).try_for_each(|_| session.ask(EXECUTE, &body, STREAMS))?;
     let count = 40 * u64::from(STREAMS);
     Ok(LoadTruth::exact(count, OperationSelector::new("EXECUTE", "as chosen")))
 }
@@ -159,12 +178,12 @@ impl CassandraSession {
         self.stream.get_mut().write_all(&bytes).context("cannot write to Cassandra")
     }
 
-    /// Sends a request on each stream, and reads the response of each.
-    fn ask_all(&mut self, opcode: u8, body: &[u8]) -> Result<()> {
-        let all: Vec<u8> = (0..STREAMS).flat_map(|stream| frame(opcode, stream, body)).collect();
+    /// Sends a request on each of the first `streams`, and reads the response of each.
+    fn ask(&mut self, opcode: u8, body: &[u8], streams: u16) -> Result<()> {
+        let all: Vec<u8> = (0..streams).flat_map(|stream| frame(opcode, stream, body)).collect();
         self.stream.get_mut().write_all(&all).context("cannot write to Cassandra")?;
-        let mut is_answered = [false; STREAMS as usize];
-        for _ in 0..STREAMS {
+        let mut is_answered = vec![false; usize::from(streams)];
+        for _ in 0..streams {
             let (stream, opcode, body) = self.read_frame()?;
             ensure!(opcode == RESULT, "Cassandra responds with opcode {opcode}: {body:?}");
             let answered = is_answered.get_mut(usize::from(stream));

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use super::http_session::{HttpSession, request};
+use super::load_pace::LoadPace;
 use super::load_truth::{LoadTruth, OperationSelector};
+use super::observer_cost::PinnedCpu;
 use super::server_process::{ADDRESS, ServerDir, find_program, free_port, number_after};
 use super::{ObservedServer, ProvidedServer, ServerLoad, client_output};
 use crate::command_line::CommandLine;
@@ -17,12 +19,12 @@ const CONNECTIONS: u64 = 8;
 const LARGE_BYTES: usize = 200_000;
 
 /// nginx and wrk, if they are installed.
-struct HttpTools {
-    nginx: PathBuf,
-    wrk: PathBuf,
+pub(super) struct HttpTools {
+    pub(super) nginx: PathBuf,
+    pub(super) wrk: PathBuf,
 }
 
-fn tools() -> std::result::Result<HttpTools, String> {
+pub(super) fn tools() -> std::result::Result<HttpTools, String> {
     let find = |name: &str| find_program(name).ok_or(format!("{name} is not installed"));
     let tools = HttpTools { nginx: find("nginx")?, wrk: find("wrk")? };
     Ok(tools)
@@ -34,7 +36,7 @@ pub(super) fn start(_: &PartLog, dir: &Path) -> Result<ProvidedServer> {
         Err(reason) => return Ok(Err(reason)),
     };
     let (dir, port) = (ServerDir::new(dir, "nginx", "www-data")?, free_port()?);
-    let command = configure(&dir, &tools.nginx, &format!("listen {ADDRESS}:{port};"))?;
+    let command = configure(&dir, None, &tools.nginx, &format!("listen {ADDRESS}:{port};"))?;
     let process = dir.start(command, port, "-TERM")?;
     let wrk = move |wrk: &Path| {
         let (wrk, url) = (wrk.to_owned(), format!("http://{ADDRESS}:{port}/index.html"));
@@ -51,6 +53,7 @@ pub(super) fn start(_: &PartLog, dir: &Path) -> Result<ProvidedServer> {
             ServerLoad::new("500 x 200 kB", move || large(port)),
         ],
         storm: Some(ServerLoad::new("wrk", wrk(&tools.wrk))),
+        steady: Some(Box::new(move |pace| steady(port, pace))),
         _process: Some(process),
     }))
 }
@@ -71,7 +74,7 @@ pub(super) fn start_tls(_: &PartLog, dir: &Path) -> Result<ProvidedServer> {
     let listen = format!(
         "listen {ADDRESS}:{port} ssl; ssl_certificate own.pem; ssl_certificate_key key.pem;"
     );
-    let process = dir.start(configure(&dir, &tools.nginx, &listen)?, port, "-TERM")?;
+    let process = dir.start(configure(&dir, None, &tools.nginx, &listen)?, port, "-TERM")?;
     let url = format!("https://{ADDRESS}:{port}/index.html");
     Ok(Ok(ObservedServer {
         protocol: "http",
@@ -79,12 +82,18 @@ pub(super) fn start_tls(_: &PartLog, dir: &Path) -> Result<ProvidedServer> {
         tls: Some(process.pid()),
         loads: vec![ServerLoad::new("wrk over TLS", move || run_wrk(&tools.wrk, &url))],
         storm: None,
+        steady: None,
         _process: Some(process),
     }))
 }
 
-/// nginx with two files and all of its own files in `dir`.
-fn configure(dir: &ServerDir, nginx: &Path, listen: &str) -> Result<std::process::Command> {
+/// nginx with two files and all of its own files in `dir`, perhaps on one CPU.
+pub(super) fn configure(
+    dir: &ServerDir,
+    cpu: Option<&PinnedCpu>,
+    nginx: &Path,
+    listen: &str,
+) -> Result<std::process::Command> {
     fs::create_dir(dir.path.join("html"))?;
     dir.write("html/index.html", &"tea ".repeat(250))?;
     dir.write("html/large.bin", &"x".repeat(LARGE_BYTES))?;
@@ -96,7 +105,15 @@ fn configure(dir: &ServerDir, nginx: &Path, listen: &str) -> Result<std::process
          1000000000;\n{bodies}server {{ {listen} root html; }}\n}}\n"
     );
     let file = dir.write("nginx.conf", &settings)?;
-    let mut command = dir.command(nginx)?;
+    let mut command = match cpu {
+        None => dir.command(nginx)?,
+        Some(cpu) => {
+            let [taskset, rest @ ..] = cpu.words(nginx);
+            let mut command = dir.command(Path::new(&taskset))?;
+            command.args(rest);
+            command
+        }
+    };
     command.arg("-p").arg(&dir.path).arg("-c").arg(file).args(["-e", "errors"]);
     Ok(command)
 }
@@ -110,6 +127,17 @@ fn run_wrk(wrk: &Path, url: &str) -> Result<LoadTruth> {
     let count = count.and_then(|line| number_after(line, "")).context("wrk has no count")?;
     let selector = OperationSelector::new("GET", "/index.html");
     Ok(LoadTruth::between(count..=count + CONNECTIONS, selector))
+}
+
+fn steady(port: u16, pace: LoadPace) -> Result<LoadTruth> {
+    let (mut session, request) = (HttpSession::connect(port)?, request("GET", "/index.html"));
+    let count = pace.run(|portion| {
+        (0..portion).try_for_each(|_| {
+            session.send(&request)?;
+            session.read_response(false).map(drop)
+        })
+    })?;
+    Ok(LoadTruth::exact(count, OperationSelector::new("GET", "/index.html")))
 }
 
 fn pipelines(port: u16) -> Result<LoadTruth> {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 
 use super::java_server::JavaPackage;
+use super::load_pace::LoadPace;
 use super::load_truth::{LoadTruth, OperationSelector};
 use super::server_process::{ADDRESS, ServerDir, free_port};
 use super::{ObservedServer, ProvidedServer, ServerLoad};
@@ -59,6 +60,7 @@ pub(super) fn start(log: &PartLog, dir: &Path) -> Result<ProvidedServer> {
             ServerLoad::new("Fetch without records", move || fetch(port)),
         ],
         storm: Some(storm),
+        steady: Some(Box::new(move |pace| steady(port, pace))),
         _process: Some(process),
     }))
 }
@@ -89,6 +91,15 @@ fn metadata(port: u16, rounds: u64) -> Result<LoadTruth> {
         }
     }
     Ok(LoadTruth::exact(rounds * 100, OperationSelector::new("Metadata", "")))
+}
+
+fn steady(port: u16, pace: LoadPace) -> Result<LoadTruth> {
+    let mut session = KafkaSession::connect(port)?;
+    let count = pace.run(|portion| {
+        session.send(METADATA, &metadata_body(), portion as u32)?;
+        (0..portion).try_for_each(|_| session.read_response().map(drop))
+    })?;
+    Ok(LoadTruth::exact(count, OperationSelector::new("Metadata", "")))
 }
 
 fn produce(port: u16) -> Result<LoadTruth> {

@@ -1,6 +1,7 @@
 //! Comparison of a load with the observer's report: a row of the table.
 
 use super::capture_process::ObserverReport;
+use super::has_targets;
 use super::load_truth::LoadTruth;
 
 /// A row of the table, and what is wrong.
@@ -37,8 +38,12 @@ impl LoadResult {
         if missing > 0 && !(report.lost() > 0 && is_counted) {
             failures.push(format!("{missing} of {least} operations are missing"));
         }
-        let mut times = Vec::new();
+        let (mut times, mut errors, mut is_missed) = (Vec::new(), Vec::new(), false);
         for (name, quantile) in [("p50", 0.5), ("p99", 0.99)] {
+            if let Some((text, is_too_far)) = truth.target_text(service, name, quantile) {
+                errors.push(text);
+                is_missed |= is_too_far;
+            }
             if missing == 0 && found == most {
                 failures.extend(truth.quantile_mismatch(service, name, quantile));
             }
@@ -50,6 +55,14 @@ impl LoadResult {
             || "-".to_owned(),
             |cpu_ns| format!("{:.2}", cpu_ns as f64 / 1e3 / all_operations as f64),
         );
+        let mut target = String::new();
+        if !errors.is_empty() {
+            let verdict = if is_missed { "target missed" } else { "target met" };
+            target = format!("; from the server's: {}: {verdict}", errors.join(", "));
+        }
+        if is_missed && has_targets() {
+            failures.push(format!("quantiles are too far{target}"));
+        }
         if let Some(check) = truth.check
             && let Err(error) = check(service)
         {
@@ -62,7 +75,7 @@ impl LoadResult {
         };
         let client = if least == most { least.to_string() } else { format!("{least}+") };
         let row = format!(
-            "{name:40} {client:>8} {found:>10}  {:>12}  {cpu:>5}  {:>3} | {}  {verdict}",
+            "{name:40} {client:>8} {found:>10}  {:>12}  {cpu:>5}  {:>3} | {}  {verdict}{target}",
             if reasons.is_empty() { "0".to_owned() } else { reasons.join(", ") },
             report.memory_bytes >> 20,
             times.join(" "),

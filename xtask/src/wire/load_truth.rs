@@ -19,6 +19,9 @@ pub(super) struct LoadTruth {
     /// Time of each operation at the server, from after it has read to before it sends. None of the
     /// packets' times is shorter. Nanoseconds; empty if unknown.
     pub(super) server_ns: Vec<u64>,
+    /// How far quantiles may be from the server's, in nanoseconds or as wide as a bucket; `None` if
+    /// they are not compared, because the server does not run at once when a request arrives.
+    pub(super) target_ns: Option<u64>,
     pub(super) check: Option<ReportCheck>,
 }
 
@@ -69,7 +72,7 @@ impl LoadTruth {
         selector: OperationSelector,
     ) -> LoadTruth {
         let (client_ns, server_ns) = (Vec::new(), Vec::new());
-        LoadTruth { operations, selector, client_ns, server_ns, check: None }
+        LoadTruth { operations, selector, client_ns, server_ns, target_ns: None, check: None }
     }
 
     /// Bounds of a quantile by the client's and the server's times, and the observer's.
@@ -90,6 +93,21 @@ impl LoadTruth {
         }
         let server = server.filter(|server| found.upper < *server as f64)?;
         Some(format!("{name} is {found:?} ns, shorter than {server} ns at the server"))
+    }
+
+    /// How far a quantile is from the server's, and whether that is too far.
+    pub(super) fn target_text(
+        &self,
+        service: ServiceReport<'_>,
+        name: &str,
+        quantile: f64,
+    ) -> Option<(String, bool)> {
+        let target_ns = self.target_ns? as f64;
+        let found = service.latency(&self.selector, name)?;
+        let server = order_statistic(&self.server_ns, quantile, RankRounding::Up)? as f64;
+        let (error_ns, most) = (found.estimate - server, target_ns.max(found.upper - found.lower));
+        let text = format!("{name} {:+.1} us of {:.1}", error_ns / 1e3, most / 1e3);
+        Some((text, error_ns.abs() > most))
     }
 
     /// Quantile in microseconds: server's, observer's, client's; `-` if unknown.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 
+use super::load_pace::LoadPace;
 use super::load_truth::{LoadTruth, OperationSelector};
 use super::mysql_session::{MysqlReply, MysqlSession};
 use super::server_process::{ADDRESS, ServerDir, find_program, free_port};
@@ -38,6 +39,7 @@ pub(super) fn start(_: &PartLog, dir: &Path) -> Result<ProvidedServer> {
         tls: None,
         loads,
         storm: Some(ServerLoad::new("4 connections", move || connections(port))),
+        steady: Some(Box::new(move |pace| steady(port, pace))),
         _process: Some(process),
     }))
 }
@@ -91,6 +93,17 @@ fn prepared(port: u16, count: u64) -> Result<LoadTruth> {
         ensure!(reply.rows == 1, "MariaDB sent {reply:?}");
     }
     Ok(LoadTruth::exact(count, OperationSelector::new("Execute", "as chosen")))
+}
+
+fn steady(port: u16, pace: LoadPace) -> Result<LoadTruth> {
+    let mut session = MysqlSession::connect(port)?;
+    let count = pace.run(|portion| {
+        (0..portion).try_for_each(|number| {
+            let text = format!("select id as paced from shop.orders where id = {number}");
+            session.query(&text).map(drop)
+        })
+    })?;
+    Ok(LoadTruth::exact(count, OperationSelector::new("Query", "as paced")))
 }
 
 /// Queries of 4 connections at once.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 
 use super::capture_process::ServiceReport;
+use super::load_pace::LoadPace;
 use super::load_truth::{LoadTruth, OperationSelector};
 use super::postgres_session::{PostgresSession, extended_query};
 use super::server_process::{ADDRESS, ServerDir, find_program, free_port, number_after};
@@ -71,8 +72,18 @@ pub(super) fn start(_: &PartLog, dir: &Path) -> Result<ProvidedServer> {
         tls: None,
         loads,
         storm: Some(storm),
+        steady: Some(Box::new(move |pace| steady(port, pace))),
         _process: Some(process),
     }))
+}
+
+fn steady(port: u16, pace: LoadPace) -> Result<LoadTruth> {
+    let mut session = PostgresSession::connect(port)?;
+    let count = pace.run(|portion| {
+        (0..portion)
+            .try_for_each(|number| session.query(&format!("select {number} as paced")).map(drop))
+    })?;
+    Ok(LoadTruth::exact(count, OperationSelector::new("Query", "as paced")))
 }
 
 /// pgbench, and where it writes the times of transactions.

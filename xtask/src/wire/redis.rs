@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 
+use super::load_pace::LoadPace;
 use super::load_truth::{LoadTruth, OperationSelector};
 use super::server_process::{ADDRESS, ServerDir, find_program, free_port, number_after};
 use super::{ObservedServer, ProvidedServer, ServerLoad, client_output};
@@ -36,6 +37,7 @@ pub(super) fn start(_: &PartLog, dir: &Path) -> Result<ProvidedServer> {
             ServerLoad::new("500 errors in pipelines of 50", move || errors(port)),
         ],
         storm: Some(benchmark("redis-benchmark", "-c 10 -n 100000")),
+        steady: Some(Box::new(move |pace| steady(port, pace))),
         _process: Some(process),
     }))
 }
@@ -55,6 +57,13 @@ fn calls(port: u16, command: &str) -> Result<u64> {
     let mut session = RedisSession::connect(port)?;
     let reply = session.ask(b"INFO commandstats\r\n")?;
     Ok(number_after(&reply, &format!("cmdstat_{command}:calls=")).unwrap_or(0))
+}
+
+fn steady(port: u16, pace: LoadPace) -> Result<LoadTruth> {
+    let mut session = RedisSession::connect(port)?;
+    let count =
+        pace.run(|portion| (0..portion).try_for_each(|_| session.ask(b"ECHO tea\r\n").map(drop)))?;
+    Ok(LoadTruth::exact(count, OperationSelector::new("ECHO", "")))
 }
 
 /// Waits are apart from work.

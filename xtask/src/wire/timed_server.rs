@@ -1,9 +1,14 @@
 //! An HTTP server and a client of this process that both know how long each request takes: the
 //! truth for latencies, whose resolution is milliseconds in the log of nginx.
+//!
+//! A server that waits in `read` runs some time after a request has arrived, which is a part of the
+//! packets' times. One that polls its socket on a CPU of its own has read a request as soon as it
+//! is there: its times are compared with the target for the error of quantiles.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,7 +16,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::http_session::{HttpSession, request};
 use super::load_truth::{LoadTruth, OperationSelector};
-use super::server_process::ADDRESS;
+use super::server_process::{ADDRESS, find_program};
 use super::{ObservedServer, ProvidedServer, ServerLoad};
 use crate::part_log::PartLog;
 
@@ -21,18 +26,27 @@ const REQUESTS: usize = 5_000;
 /// The server works for 0 to 19 such steps, one after the other.
 const WORK_STEP: Duration = Duration::from_micros(10);
 const WORK_STEPS: usize = 20;
+/// Largest error of a quantile, unless a bucket is wider.
+const TARGET_NS: u64 = 10_000;
+/// CPU of the server that polls.
+const POLLING_CPU: &str = "0";
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\ntea";
 
 pub(super) fn start(_: &PartLog, _: &Path) -> Result<ProvidedServer> {
     let listener = TcpListener::bind((ADDRESS, 0)).context("cannot bind a loopback port")?;
     let port = listener.local_addr()?.port();
-    let load = move || run(&listener, port);
+    let polled = listener.try_clone()?;
+    let (load, polling) = (move || run(&listener, port), move || run_polling(&polled, port));
     Ok(Ok(ObservedServer {
         protocol: "http",
         port,
         tls: None,
-        loads: vec![ServerLoad::new("20,000 timed requests", load)],
+        loads: vec![
+            ServerLoad::new("20,000 timed requests", load),
+            ServerLoad::new("5,000 requests to a polling server", polling),
+        ],
         storm: None,
+        steady: None,
         _process: None,
     }))
 }
@@ -62,13 +76,44 @@ fn run(listener: &TcpListener, port: u16) -> Result<LoadTruth> {
     Ok(LoadTruth { client_ns, server_ns, ..truth })
 }
 
+/// One connection to a server that polls.
+fn run_polling(listener: &TcpListener, port: u16) -> Result<LoadTruth> {
+    let session = HttpSession::connect(port)?;
+    let stream = listener.accept()?.0;
+    let (client_ns, server_ns) = thread::scope(|scope| {
+        let server = scope.spawn(move || {
+            pin_thread();
+            stream.set_nonblocking(true)?;
+            serve(stream)
+        });
+        let client_ns = scope.spawn(move || ask(session)).join().expect("BUG: a client panicked");
+        let server_ns = server.join().expect("BUG: a server panicked");
+        anyhow::Ok((client_ns?, server_ns?))
+    })?;
+    let truth = LoadTruth::exact(client_ns.len() as u64, OperationSelector::new("GET", "/timed"));
+    Ok(LoadTruth { client_ns, server_ns, target_ns: Some(TARGET_NS), ..truth })
+}
+
+/// Runs this thread on [`POLLING_CPU`] alone, if that is possible.
+fn pin_thread() {
+    let thread = std::fs::read_link("/proc/thread-self");
+    let id = thread.ok().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
+    if let (Some(taskset), Some(id)) = (find_program("taskset"), id) {
+        // Without it, the target is missed.
+        let _ = Command::new(taskset).args(["-pc", POLLING_CPU, &id]).output();
+    }
+}
+
 /// Answers requests until the client closes the connection. Returns the times from after a request
 /// is read to before the response is written.
 fn serve(mut stream: TcpStream) -> Result<Vec<u64>> {
     stream.set_nodelay(true)?;
     let (mut times, mut buffer, mut length) = (Vec::with_capacity(REQUESTS), [0; 1_024], 0);
     loop {
-        let read = stream.read(&mut buffer[length..])?;
+        let read = match stream.read(&mut buffer[length..]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+            outcome => outcome?,
+        };
         let start = Instant::now();
         if read == 0 {
             return Ok(times);
