@@ -16,8 +16,7 @@ use query::compare::{Comparison, Selection};
 use query::maxima::{self, MaxQuery, Maxima};
 use query::selection::SelectionSummary;
 use query::{
-    BucketSource, Error, Language, Limits, QueryRequest, QueryResult, ResultData, Settings,
-    StoreSource, Stream,
+    Error, Language, Limits, QueryRequest, QueryResult, ResultData, Settings, StoreSource, Stream,
 };
 use report::document;
 use store::{Cardinality, ReadView, Store, TimeColumn};
@@ -151,7 +150,7 @@ impl AnswerSource {
     ) -> Result<([Selection; 2], Comparison)> {
         match self {
             AnswerSource::Dir(directory) => {
-                let source = BucketSource::new(&directory.view, &|| false);
+                let source = StoreSource::new(&directory.view);
                 let [a, b] = &sides;
                 let compared = query::compare::compare(&source, [a, b], limits, &|| false);
                 let comparison = compared.map_err(|error| directory.error(error))?;
@@ -184,7 +183,7 @@ impl AnswerSource {
     ) -> Result<(HeatmapSelection, Option<String>, Breakdown)> {
         match self {
             AnswerSource::Dir(directory) => {
-                let source = BucketSource::new(&directory.view, &|| false);
+                let source = StoreSource::new(&directory.view);
                 let found = query::breakdown::break_down(&source, &rectangle, limits, &|| false);
                 Ok((rectangle, unit, found.map_err(|error| directory.error(error))?))
             }

@@ -22,11 +22,12 @@ use model::selector::{KIND, NAME as NAME_TAG};
 use model::{Selector, Series, SeriesKind};
 use store::{FetchedColumns, ReadView, SeriesEntryRef, TimeColumn, TimeGrid};
 
-use self::bucket_columns::BucketColumns;
+use self::bucket_columns::{BucketColumns, BucketRead};
 use self::bucket_counters::BucketCounters;
+use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::prometheus_name::unit_of_name;
-use crate::prometheus_source::{BOUND, conditions, exact_name, has_bound};
+use crate::prometheus_source::{BOUND, exact_name, has_bound};
 
 /// Suffix of the counters of buckets.
 const BUCKET: &str = "_bucket";
@@ -42,7 +43,17 @@ pub fn distribution_columns<'a>(
     series: &[SeriesEntryRef],
     grid: TimeGrid,
 ) -> Result<DistributionColumnIter<'a>> {
-    columns_with_cuts(view, series, grid, u32::MAX)
+    columns_with_context(view, series, grid, &|| false)
+}
+
+/// As [`distribution_columns`]; the read stops when the query of the context is cancelled.
+pub(crate) fn columns_with_context<'a>(
+    view: &'a ReadView,
+    series: &[SeriesEntryRef],
+    grid: TimeGrid,
+    context: &'a dyn QueryContext,
+) -> Result<DistributionColumnIter<'a>> {
+    read_columns(view, series, BucketRead { grid, cuts_max: u32::MAX, context })
 }
 
 /// As [`distribution_columns`], with at most so many cuts of columns whose buckets are not all of
@@ -53,25 +64,45 @@ pub(crate) fn columns_with_cuts<'a>(
     grid: TimeGrid,
     cuts_max: u32,
 ) -> Result<DistributionColumnIter<'a>> {
+    read_columns(view, series, BucketRead { grid, cuts_max, context: &|| false })
+}
+
+fn read_columns<'a>(
+    view: &'a ReadView,
+    series: &[SeriesEntryRef],
+    read: BucketRead<'a>,
+) -> Result<DistributionColumnIter<'a>> {
     if !series.iter().any(is_counter) {
-        let columns = view.histograms(series, grid)?;
+        let columns = view.histograms(series, read.grid)?;
         return Ok(Box::new(columns.map(|column| column.map_err(Error::from))));
     }
-    let columns = BucketColumns::new(view, series, (grid, cuts_max))?;
+    let columns = BucketColumns::new(view, series, read)?;
     Ok(Box::new(FetchedColumns::new(columns)))
 }
 
 /// Histogram series that a selector matches, and the buckets of classic histograms that it means,
 /// except those in another unit than the histograms.
 pub fn select_distributions(view: &ReadView, selector: &Selector) -> Vec<SeriesEntryRef> {
-    let mut found = view.select(selector);
-    found.retain(|found| matches!(found.series.kind(), SeriesKind::Histogram(_)));
+    let mut found = select_histograms(view, selector);
     let units: BTreeSet<String> =
         found.iter().map(|found| found.series.unit().to_owned()).collect();
     let mut buckets = select_buckets(view, selector);
     buckets.retain(|bucket| units.is_empty() || units.contains(bucket.series.unit()));
     found.extend(buckets);
     found
+}
+
+/// Histogram series that a selector matches.
+pub(crate) fn select_histograms(view: &ReadView, selector: &Selector) -> Vec<SeriesEntryRef> {
+    let mut found = view.select(selector);
+    found.retain(|found| matches!(found.series.kind(), SeriesKind::Histogram(_)));
+    found
+}
+
+/// Selector of the counters of the buckets of the classic histograms that a selector means; `None`
+/// if it means none.
+pub fn bucket_counters(selector: &Selector) -> Option<Selector> {
+    BucketSelector::of(selector).map(|selected| selected.counters)
 }
 
 /// Maximum number of buckets that [`select_distributions`] returns, without collecting them.
@@ -133,19 +164,30 @@ impl<'a> BucketSelector<'a> {
     /// By the name of the histogram, or by that of its buckets, without a condition on their
     /// bounds; `None` otherwise.
     fn of(selector: &'a Selector) -> Option<BucketSelector<'a>> {
-        let name = exact_name(selector).filter(|_| !has_bound(selector))?;
+        let mut all = Vec::new();
+        push_conditions(selector, &mut all);
+        let name = all.iter().find_map(|&part| exact_name(part));
+        let name = name.filter(|_| !has_bound(selector))?;
         let base = name.strip_suffix(BUCKET).unwrap_or(name);
         let is_of_series = |part: &&Selector| {
             matches!(part, Selector::Tag { name, .. }
                 if [NAME_TAG, UNIT_TAG, KIND].contains(&name.as_str()))
         };
         let (mut of_distribution, of_labels): (Vec<&Selector>, Vec<&Selector>) =
-            conditions(selector).iter().partition(is_of_series);
+            all.into_iter().partition(is_of_series);
         let name_equals = |name: &str| Selector::label_equals(NAME_TAG, name);
         of_distribution.retain(|part| **part != name_equals(name));
         let name = [name_equals(&format!("{base}{BUCKET}"))].into_iter();
         let counters = Selector::and(name.chain(of_labels.into_iter().cloned()).collect());
         Some(BucketSelector { counters, of_distribution })
+    }
+}
+
+/// Conditions that all must be true; those of an alert are a selector and the labels of its series.
+fn push_conditions<'a>(selector: &'a Selector, into: &mut Vec<&'a Selector>) {
+    match selector {
+        Selector::And(parts) => parts.iter().for_each(|part| push_conditions(part, into)),
+        other => into.push(other),
     }
 }
 
@@ -205,7 +247,7 @@ fn as_distribution(mut found: SeriesEntryRef) -> Option<SeriesEntryRef> {
     Some(found)
 }
 
-fn bound_of(series: &Series) -> Option<f64> {
+pub(crate) fn bound_of(series: &Series) -> Option<f64> {
     // No value is at or below -Inf; nothing compares with NaN.
     series.label(BOUND)?.parse().ok().filter(|bound: &f64| *bound > f64::NEG_INFINITY)
 }

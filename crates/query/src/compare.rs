@@ -232,6 +232,7 @@ pub(crate) fn select_histograms(
     let mut handles = source.select(selector)?;
     let selected_count = handles.len();
     handles.retain(|handle| matches!(handle.kind, SeriesKind::Histogram(_)));
+    source.add_classic(selector, &mut handles)?;
     budget.check_series(handles.len())?;
     if handles.is_empty() {
         let hint = selector_hint(source, selector)?;

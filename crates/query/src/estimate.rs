@@ -73,7 +73,11 @@ impl CostEstimate<'_> {
                 let range = self.read_range(&exact.fetch, steps, exact.range);
                 let column =
                     if steps.count > 1 { exact.range.min(steps.step) } else { exact.range };
-                self.fetch(&exact.fetch, range, Some(column), steps)?;
+                let buckets = match exact.finds_classic() {
+                    true => self.source.bucket_count(&exact.fetch.selector),
+                    false => 0,
+                };
+                self.fetch_at_least(buckets, &exact.fetch, (range, Some(column)), steps)?;
             }
             PlanOp::Once(inner) => self.node(inner, StepGrid::at(steps.start))?,
             PlanOp::Shared(shared) => self.node(&shared.node, steps)?,
@@ -128,11 +132,23 @@ impl CostEstimate<'_> {
         longest: Option<i64>,
         steps: StepGrid,
     ) -> Result<()> {
+        self.fetch_at_least(0, fetch, (range, longest), steps)
+    }
+
+    /// The same, of at least so many series: the buckets of a classic histogram do not match its
+    /// name.
+    fn fetch_at_least(
+        &mut self,
+        buckets: u64,
+        fetch: &SeriesFetch,
+        (range, longest): (Range<i64>, Option<i64>),
+        steps: StepGrid,
+    ) -> Result<()> {
         // An expression may have thousands of selectors.
         if self.context.is_cancelled() {
             return Err(Error::Timeout);
         }
-        let series = self.source.select_count(&fetch.selector)?;
+        let series = self.source.select_count(&fetch.selector)?.max(buckets);
         self.add(self.source.estimate_rows(series, &range, longest));
         self.add(series.saturating_mul(steps.count as u64));
         Ok(())

@@ -40,7 +40,6 @@
 #![forbid(unsafe_code)]
 
 pub mod breakdown;
-mod bucket_source;
 pub mod burn_rate;
 pub mod caql;
 mod classic_buckets;
@@ -85,9 +84,8 @@ pub mod testing {
     pub use crate::engine::execute_with_stats;
 }
 
-pub use bucket_source::BucketSource;
 pub use classic_buckets::{
-    bucket_count, bucket_warnings, distribution_columns, select_distributions,
+    bucket_count, bucket_counters, bucket_warnings, distribution_columns, select_distributions,
 };
 pub use context::QueryContext;
 pub use edit_distance::edit_distance;

@@ -443,6 +443,14 @@ impl Source for PrometheusSource<'_> {
         self.find(selector, &BucketSearch::Samples(range.clone()))
     }
 
+    fn bucket_count(&self, selector: &Selector) -> u64 {
+        self.stored.bucket_count(selector)
+    }
+
+    fn add_classic(&self, selector: &Selector, found: &mut Vec<SeriesHandle>) -> Result<()> {
+        self.stored.add_classic(selector, found)
+    }
+
     fn shared_unit(&self, selector: &Selector) -> Result<Option<(SeriesKind, String)>> {
         let selected = self.selected.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, found)) = selected.iter().find(|(known, _)| known == selector) {

@@ -63,9 +63,9 @@ fn classic_hint(source: &dyn Source, selector: &Selector, name: &str) -> Result<
     let matchers = matchers.collect::<Vec<_>>().join(",");
     let matchers = if matchers.is_empty() { matchers } else { format!("{{{matchers}}}") };
     Ok(Some(format!(
-        "stored as buckets, the counters {buckets}: PromQL reads them by this name, as in topdeck \
-         query 'sum(histogram_count_above(250ms, exact_increase({buckets}{matchers}[5m])))' \
-         (docs/prometheus.md)"
+        "stored as buckets, the counters {buckets}: select these, or read {base} as a histogram, \
+         as in topdeck query 'histogram_count_above(250ms, \
+         sum(exact_increase({base}{matchers}[5m])))' (docs/prometheus.md)"
     )))
 }
 

@@ -86,6 +86,26 @@ pub trait Source: Sync {
         self.select(selector)
     }
 
+    /// Number of the counters of the buckets of classic histograms that a selector means.
+    fn bucket_count(&self, _selector: &Selector) -> u64 {
+        0
+    }
+
+    /// Adds to the series that match a selector the classic histograms that it means by the name of
+    /// the histogram, whose buckets are stored as counters. They are distributions that are read in
+    /// columns and windows; their samples have times, not values. A histogram with the labels of
+    /// one of them is replaced by it: it has the values of both.
+    fn add_classic(&self, _selector: &Selector, _found: &mut Vec<SeriesHandle>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Series that match a selector, and the classic histograms that it means.
+    fn select_with_classic(&self, selector: &Selector) -> Result<Vec<SeriesHandle>> {
+        let mut found = self.select(selector)?;
+        self.add_classic(selector, &mut found)?;
+        Ok(found)
+    }
+
     /// Kind and unit of the series that match a selector, by the first of them; `None` without
     /// series, if they have different units, and if only some of them are distributions. Series
     /// without a unit that a query leaves out do not count.

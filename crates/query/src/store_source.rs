@@ -1,5 +1,7 @@
 //! Query source backed by a store view.
 
+mod classic_histograms;
+
 use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,10 +10,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use hist::Mixture;
 use model::{Gap, Selector, SeriesKind};
 use store::{
-    ColumnIter, HistogramIncrements, NumberAggregate, ReadView, SampleReader, SelectedSeries,
-    TimeColumn, TimeGrid, WindowReader, WindowRows,
+    HistogramIncrements, NumberAggregate, ReadView, SampleReader, SelectedSeries, TimeColumn,
+    TimeGrid, WindowReader, WindowRows,
 };
 
+use self::classic_histograms::{BUCKET_BYTES, ClassicHistograms, is_classic};
+use crate::classic_buckets::{bucket_count, columns_with_context};
+use crate::compare::merge_error;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::histogram::FloatHistogram;
@@ -26,6 +31,7 @@ pub struct StoreSource<'a> {
     view: &'a ReadView,
     /// Selected series; handles are indices into this list.
     found: RwLock<Vec<SelectedSeries>>,
+    classic: ClassicHistograms,
     context: &'a dyn QueryContext,
     /// Memory of the selected series, reserved until the source is dropped.
     series_bytes: AtomicU64,
@@ -40,7 +46,8 @@ impl<'a> StoreSource<'a> {
     /// Source of a view.
     pub fn new(view: &'a ReadView) -> StoreSource<'a> {
         let series_bytes = AtomicU64::new(0);
-        StoreSource { view, found: RwLock::default(), context: &|| false, series_bytes }
+        let (found, classic) = Default::default();
+        StoreSource { view, found, classic, context: &|| false, series_bytes }
     }
 
     /// Sets the query's context, with which a long read stops when the query is cancelled or out of
@@ -50,9 +57,62 @@ impl<'a> StoreSource<'a> {
         self
     }
 
+    /// Series of handles; those of a classic histogram are several.
     fn resolve_handles(&self, handles: &[&SeriesHandle]) -> Vec<SelectedSeries> {
         let found = self.found.read().unwrap_or_else(PoisonError::into_inner);
-        handles.iter().map(|handle| found[handle.key]).collect()
+        let stored = handles.iter().filter(|handle| !is_classic(handle));
+        let mut all: Vec<SelectedSeries> = stored.map(|handle| found[handle.key]).collect();
+        if handles.iter().any(|handle| is_classic(handle)) {
+            all.extend(self.classic.series(handles).iter().map(|series| *series.as_ref()));
+        }
+        all
+    }
+
+    fn reserve_series(&self, bytes: u64) -> Result<()> {
+        self.context.reserve_memory(bytes)?;
+        self.series_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Rows of a classic histogram, without their values.
+    fn read_classic_rows(
+        &self,
+        reader: &mut SampleReader<'_>,
+        handle: &SeriesHandle,
+    ) -> Result<ColumnRead<SeriesPoint>> {
+        let mut all = ColumnRead { values: Vec::new(), gaps: Vec::new() };
+        for series in self.classic.with_rows(handle) {
+            let read = self.read_samples(reader, series)?;
+            all.values.extend(read.values);
+            all.gaps.extend(read.gaps);
+        }
+        all.values.sort_by_key(|point| point.time);
+        Ok(all)
+    }
+
+    /// Columns of distributions: those of the stored histograms, and of classic ones.
+    fn distributions(
+        &self,
+        series: &[&SeriesHandle],
+        grid: TimeGrid,
+        stored: &dyn Fn(&[SelectedSeries]) -> Result<ColumnRead<Mixture>>,
+    ) -> Result<ColumnRead<Mixture>> {
+        if !series.iter().any(|handle| is_classic(handle)) {
+            return stored(&self.resolve_handles(series));
+        }
+        let classic = self.classic.series(series);
+        let columns = columns_with_context(self.view, &classic, grid, self.context)?;
+        let mut all = self.columns(columns, bytes_of_distribution)?;
+        let others: Vec<&SeriesHandle> =
+            series.iter().copied().filter(|handle| !is_classic(handle)).collect();
+        if !others.is_empty() {
+            let more = stored(&self.resolve_handles(&others))?;
+            all.gaps.extend(more.gaps);
+            for (sum, more) in all.values.iter_mut().zip(&more.values) {
+                more.parts().iter().try_for_each(|part| sum.add(part)).map_err(merge_error)?;
+            }
+        }
+        Ok(all)
     }
 
     /// Samples of one series.
@@ -106,11 +166,14 @@ impl<'a> StoreSource<'a> {
         Ok(ColumnRead { values, gaps })
     }
 
-    fn columns<T>(
+    fn columns<T, E>(
         &self,
-        columns: ColumnIter<'_, T>,
+        columns: impl Iterator<Item = std::result::Result<TimeColumn<T>, E>>,
         bytes: impl Fn(&T) -> u64,
-    ) -> Result<ColumnRead<T>> {
+    ) -> Result<ColumnRead<T>>
+    where
+        Error: From<E>,
+    {
         let (mut values, mut gaps) = (Vec::new(), Vec::new());
         let mut memory = ReadMemory { context: self.context, bytes: 0 };
         for column in columns {
@@ -143,12 +206,7 @@ impl Source for StoreSource<'_> {
         let mut labels = LabelTableBuilder::default();
         let mut selection: Vec<(SelectedSeries, String)> = Vec::new();
         self.view.each_key(selector, &mut |count, series| {
-            let reserve = || {
-                let bytes = (count as u64).saturating_mul(SERIES_BYTES);
-                self.context.reserve_memory(bytes)?;
-                self.series_bytes.fetch_add(bytes, Ordering::Relaxed);
-                Ok(())
-            };
+            let reserve = || self.reserve_series((count as u64).saturating_mul(SERIES_BYTES));
             if reserved.get_or_insert_with(reserve).is_err() {
                 return ControlFlow::Break(());
             }
@@ -172,6 +230,23 @@ impl Source for StoreSource<'_> {
             SeriesHandle { labels, kind, unit, key }
         };
         Ok(LabelSet::of_selection(labels).map(handle).collect())
+    }
+
+    fn bucket_count(&self, selector: &Selector) -> u64 {
+        bucket_count(self.view, selector) as u64
+    }
+
+    fn add_classic(&self, selector: &Selector, found: &mut Vec<SeriesHandle>) -> Result<()> {
+        // Under the name of counters, buckets are the counters as which they are stored.
+        if found.iter().any(|handle| matches!(handle.kind, SeriesKind::Counter(_))) {
+            return Ok(());
+        }
+        let buckets = self.bucket_count(selector);
+        if buckets > 0 {
+            self.reserve_series(buckets.saturating_mul(BUCKET_BYTES))?;
+            self.classic.select(self.view, selector, found);
+        }
+        Ok(())
     }
 
     fn metrics(&self) -> Result<Vec<StoredMetric>> {
@@ -260,7 +335,12 @@ impl Source for StoreSource<'_> {
         each: &mut dyn FnMut(usize, ColumnRead<SeriesPoint>) -> Result<()>,
     ) -> Result<()> {
         let mut reader = self.view.sample_reader(range);
-        for (at, found) in self.resolve_handles(series).into_iter().enumerate() {
+        for (at, handle) in series.iter().enumerate() {
+            if is_classic(handle) {
+                each(at, self.read_classic_rows(&mut reader, handle)?)?;
+                continue;
+            }
+            let found = self.found.read().unwrap_or_else(PoisonError::into_inner)[handle.key];
             each(at, self.read_samples(&mut reader, found)?)?;
         }
         Ok(())
@@ -287,6 +367,9 @@ impl Source for StoreSource<'_> {
         series: &SeriesHandle,
         range: Range<i64>,
     ) -> Result<(Option<HistogramIncrements>, Vec<Gap>)> {
+        if is_classic(series) {
+            return Ok((None, Vec::new()));
+        }
         let found = self.resolve_handles(&[series]);
         let mut memory = ReadMemory { context: self.context, bytes: 0 };
         let mut grown = Ok(());
@@ -299,14 +382,14 @@ impl Source for StoreSource<'_> {
     }
 
     fn windows(&self, range: Range<i64>) -> Option<Box<dyn WindowSource + '_>> {
-        Some(Box::new(StoreWindows { source: self, reader: self.view.window_reader(range) }))
+        let reader = self.view.window_reader(range.clone());
+        Some(Box::new(StoreWindows { source: self, reader, range }))
     }
 
     fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {
-        self.columns(
-            self.view.histograms(&self.resolve_handles(series), grid)?,
-            bytes_of_distribution,
-        )
+        self.distributions(series, grid, &|stored| {
+            self.columns(self.view.histograms(stored, grid)?, bytes_of_distribution)
+        })
     }
 
     fn histograms_by_start(
@@ -314,8 +397,9 @@ impl Source for StoreSource<'_> {
         series: &[&SeriesHandle],
         grid: TimeGrid,
     ) -> Result<ColumnRead<Mixture>> {
-        let columns = self.view.histograms_by_start(&self.resolve_handles(series), grid)?;
-        self.columns(columns, bytes_of_distribution)
+        self.distributions(series, grid, &|stored| {
+            self.columns(self.view.histograms_by_start(stored, grid)?, bytes_of_distribution)
+        })
     }
 
     fn numbers(
@@ -332,12 +416,21 @@ impl Source for StoreSource<'_> {
 struct StoreWindows<'s> {
     source: &'s StoreSource<'s>,
     reader: WindowReader<'s>,
+    range: Range<i64>,
 }
 
 impl WindowSource for StoreWindows<'_> {
     fn histogram(&self, series: &[&SeriesHandle]) -> Result<(Mixture, Option<WindowRows>)> {
         if self.source.context.is_cancelled() {
             return Err(Error::Timeout);
+        }
+        if series.iter().any(|handle| is_classic(handle)) {
+            // Rows that arrive in between are not among these.
+            let rows = self.rows(series);
+            let Range { start, end } = self.range;
+            let grid = TimeGrid { start, step: end.saturating_sub(start), columns: 1 };
+            let values = self.source.histograms(series, grid)?.values;
+            return Ok((values.into_iter().next().unwrap_or_default(), rows));
         }
         let found = self.reader.histogram(&self.source.resolve_handles(series))?;
         let mut memory = ReadMemory { context: self.source.context, bytes: 0 };

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::eval::Evaluation;
 use crate::plan::{PlanNode, PlanOp, RangeSelection, RangeSource, SeriesFetch};
 use crate::promql::{AggregateOp, BinaryOp, UnitRule};
-use crate::source::unit_of_all;
+use crate::source::{shared_unit, unit_of_all};
 
 /// Unit of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,15 @@ impl ValueUnit {
             ValueUnit::Numbers(unit) | ValueUnit::Distributions(unit) => {
                 Some(unit).filter(|unit| !unit.is_empty())
             }
+        }
+    }
+
+    /// Unit of series, by their kind and unit if all have the same.
+    fn of(shared: Option<(SeriesKind, String)>) -> ValueUnit {
+        match shared {
+            None => ValueUnit::Unknown,
+            Some((SeriesKind::Histogram(_), unit)) => ValueUnit::Distributions(unit),
+            Some((_, unit)) => ValueUnit::Numbers(unit),
         }
     }
 
@@ -64,7 +73,10 @@ impl Evaluation<'_> {
             PlanOp::Latest(fetch) => self.unit_of_fetch(fetch)?,
             PlanOp::RangeSelection(ranged) => self.unit_of_ranged(ranged)?,
             PlanOp::Exact(exact) => {
-                let unit = self.unit_of_fetch(&exact.fetch)?;
+                let unit = match exact.finds_classic() {
+                    true => self.unit_with_classic(&exact.fetch)?,
+                    false => self.unit_of_fetch(&exact.fetch)?,
+                };
                 if exact.is_rate { unit.map_numbers(|unit| format!("{unit}/s")) } else { unit }
             }
             PlanOp::Once(inner) | PlanOp::Negate(inner) => self.unit(inner)?,
@@ -146,15 +158,20 @@ impl Evaluation<'_> {
         }
     }
 
+    /// The same, with the classic histograms that the selector means.
+    fn unit_with_classic(&mut self, fetch: &SeriesFetch) -> Result<ValueUnit> {
+        if self.source.bucket_count(&fetch.selector) == 0 {
+            return self.unit_of_fetch(fetch);
+        }
+        let found = self.source.select_with_classic(&fetch.selector)?;
+        let shared = if self.keeps_units_apart { unit_of_all } else { shared_unit };
+        Ok(ValueUnit::of(shared(&found)))
+    }
+
     fn unit_of_fetch(&mut self, fetch: &SeriesFetch) -> Result<ValueUnit> {
-        let shared = match self.keeps_units_apart {
+        Ok(ValueUnit::of(match self.keeps_units_apart {
             true => unit_of_all(&self.source.select(&fetch.selector)?),
             false => self.source.shared_unit(&fetch.selector)?,
-        };
-        Ok(match shared {
-            None => ValueUnit::Unknown,
-            Some((SeriesKind::Histogram(_), unit)) => ValueUnit::Distributions(unit),
-            Some((_, unit)) => ValueUnit::Numbers(unit),
-        })
+        }))
     }
 }

@@ -170,7 +170,7 @@ impl AffectedSeries {
 
     /// The distributions among the series.
     fn histograms(&self, source: &dyn Source) -> query::Result<Vec<SeriesHandle>> {
-        let mut handles = source.select(&self.selector)?;
+        let mut handles = source.select_with_classic(&self.selector)?;
         handles.retain(|handle| {
             matches!(handle.kind, SeriesKind::Histogram(_))
                 && self.stream.as_ref().is_none_or(|stream| stream.contains(&handle.labels))

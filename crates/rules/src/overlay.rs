@@ -209,6 +209,14 @@ impl Source for OverlaySource<'_> {
         Ok(self.add_series(selector, self.source.select_in_range(selector, range)?))
     }
 
+    fn bucket_count(&self, selector: &Selector) -> u64 {
+        self.source.bucket_count(selector)
+    }
+
+    fn add_classic(&self, selector: &Selector, found: &mut Vec<SeriesHandle>) -> query::Result<()> {
+        self.source.add_classic(selector, found)
+    }
+
     fn take_hints(&self) -> Vec<String> {
         self.source.take_hints()
     }

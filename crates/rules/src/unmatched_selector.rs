@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use model::Selector;
-use query::Language;
 use query::promql::{self, BinaryOp, Expr, ExprKind, VectorSelector};
+use query::{Language, SeriesHandle, Source};
 
 use crate::alert_series::{ALERTS, ALERTS_FOR_STATE};
 use crate::evaluator::{OverlayEvaluator as _, RuleQueryError};
@@ -41,6 +41,42 @@ pub fn unmatched_selectors(
     }
 }
 
+/// How a selector finds classic histograms, whose buckets are stored as counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClassicUse {
+    /// By the names of the counters only.
+    AsStored,
+    /// By the name of the histogram.
+    AsHistogram,
+}
+
+impl ClassicUse {
+    /// Of the selectors directly below an expression.
+    pub(crate) fn below(expression: &ExprKind, above: ClassicUse) -> ClassicUse {
+        match expression {
+            ExprKind::Call { function, .. } if function.finds_classic_histograms() => {
+                ClassicUse::AsHistogram
+            }
+            ExprKind::Paren(_) => above,
+            _ => ClassicUse::AsStored,
+        }
+    }
+
+    /// Series that a selector finds in a range.
+    pub(crate) fn select(
+        self,
+        source: &dyn Source,
+        selector: &Selector,
+        range: &Range<i64>,
+    ) -> query::Result<Vec<SeriesHandle>> {
+        let mut found = source.select_in_range(selector, range)?;
+        if self == ClassicUse::AsHistogram {
+            source.add_classic(selector, &mut found)?;
+        }
+        Ok(found)
+    }
+}
+
 struct SelectorCheck<'a> {
     expression: &'a str,
     evaluator: &'a SourceEvaluator<'a>,
@@ -55,7 +91,7 @@ fn failed(error: query::Error) -> RuleQueryError {
 
 impl SelectorCheck<'_> {
     fn of_selector(&self, selector: &Selector) -> CheckResult<Vec<UnmatchedSelector>> {
-        if self.has_rows(selector)? {
+        if self.has_rows(selector, ClassicUse::AsHistogram)? {
             return Ok(Vec::new());
         }
         let hint = self.hint(selector)?;
@@ -68,7 +104,7 @@ impl SelectorCheck<'_> {
             return Ok(Vec::new());
         };
         let mut unmatched: Vec<UnmatchedSelector> = Vec::new();
-        for missing in self.missing(&parsed)? {
+        for missing in self.missing(&parsed, ClassicUse::AsStored)? {
             let selector = self.text(&missing).to_owned();
             if !unmatched.iter().any(|known| known.selector == selector) {
                 let hint = self.hint(&promql::selector_of(&missing).map_err(failed)?)?;
@@ -85,7 +121,7 @@ impl SelectorCheck<'_> {
         let selectors = query_selectors(self.evaluator, Language::Caql, self.expression, window)?;
         let mut hint = None;
         for selector in &selectors {
-            if self.has_rows(selector)? {
+            if self.has_rows(selector, ClassicUse::AsStored)? {
                 return Ok(Vec::new());
             }
             if hint.is_none() {
@@ -103,18 +139,23 @@ impl SelectorCheck<'_> {
 
     /// Selectors without data because of which an expression has no result; empty if it can have
     /// one.
-    fn missing(&self, expression: &Expr) -> CheckResult<Vec<VectorSelector>> {
+    fn missing(&self, expression: &Expr, classic: ClassicUse) -> CheckResult<Vec<VectorSelector>> {
+        let below = ClassicUse::below(&expression.kind, classic);
         match &expression.kind {
             ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => {
-                Ok(if self.has_data(selector)? { Vec::new() } else { vec![selector.clone()] })
+                Ok(if self.has_data(selector, classic)? {
+                    Vec::new()
+                } else {
+                    vec![selector.clone()]
+                })
             }
             ExprKind::Call { function, .. } if function.name.starts_with("absent") => {
                 Ok(Vec::new())
             }
-            ExprKind::Binary { op: BinaryOp::Unless, left, .. } => self.missing(left),
+            ExprKind::Binary { op: BinaryOp::Unless, left, .. } => self.missing(left, below),
             ExprKind::Binary { op: BinaryOp::Or, left, right, .. } => {
-                let mut left = self.missing(left)?;
-                let right = self.missing(right)?;
+                let mut left = self.missing(left, below)?;
+                let right = self.missing(right, below)?;
                 if left.is_empty() || right.is_empty() {
                     return Ok(Vec::new());
                 }
@@ -124,29 +165,29 @@ impl SelectorCheck<'_> {
             _ => {
                 let mut missing = Vec::new();
                 for child in expression.children() {
-                    missing.extend(self.missing(child)?);
+                    missing.extend(self.missing(child, below)?);
                 }
                 Ok(missing)
             }
         }
     }
 
-    fn has_rows(&self, selector: &Selector) -> CheckResult<bool> {
+    fn has_rows(&self, selector: &Selector, classic: ClassicUse) -> CheckResult<bool> {
         let source = self.evaluator.source;
-        let found = source.select_in_range(selector, self.range).map_err(failed)?;
+        let found = classic.select(source, selector, self.range).map_err(failed)?;
         if found.is_empty() {
             return Ok(false);
         }
         Ok(source.time_range(&found, self.range.clone()).map_err(failed)?.is_some())
     }
 
-    fn has_data(&self, selector: &VectorSelector) -> CheckResult<bool> {
+    fn has_data(&self, selector: &VectorSelector, classic: ClassicUse) -> CheckResult<bool> {
         // Nobody can tell whether an alert is to fire.
         if matches!(&*selector.name, ALERTS | ALERTS_FOR_STATE) {
             return Ok(true);
         }
         let stored = promql::selector_of(selector).map_err(failed)?;
-        if self.has_rows(&stored)? {
+        if self.has_rows(&stored, classic)? {
             return Ok(true);
         }
         has_computed_data(self.evaluator, self.text(selector), self.range)

@@ -116,16 +116,20 @@ impl RuleWorker {
                     continue;
                 };
                 for selector in selectors {
-                    view.each_key(selector, &mut |_, series| {
-                        if !is_alert_series(series.name) {
-                            let readers = places.entry(series.selected.id()).or_default();
-                            // Several selectors of a query may find a series.
-                            if readers.last() != Some(&place) {
-                                readers.push(place);
+                    // The buckets of a classic histogram do not match its name.
+                    let buckets = query::bucket_counters(selector);
+                    for selector in std::iter::once(selector).chain(&buckets) {
+                        view.each_key(selector, &mut |_, series| {
+                            if !is_alert_series(series.name) {
+                                let readers = places.entry(series.selected.id()).or_default();
+                                // Several selectors of a query may find a series.
+                                if readers.last() != Some(&place) {
+                                    readers.push(place);
+                                }
                             }
-                        }
-                        ControlFlow::Continue(())
-                    });
+                            ControlFlow::Continue(())
+                        });
+                    }
                 }
             }
         }

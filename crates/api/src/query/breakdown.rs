@@ -1,7 +1,7 @@
 //! `/v1/breakdown`.
 
 use model::{Selector, selector};
-use query::BucketSource;
+use query::StoreSource;
 use query::breakdown::HeatmapSelection;
 use store::ReadView;
 
@@ -77,7 +77,7 @@ pub(super) async fn breakdown(
             above: above.as_ref().map_or(f64::NEG_INFINITY, |threshold| threshold.1),
             up_to: up_to.as_ref().map_or(f64::INFINITY, |threshold| threshold.1),
         };
-        let source = BucketSource::new(view, active);
+        let source = StoreSource::new(view).with_context(active);
         let explanation = query::breakdown::break_down(&source, &rectangle, limits, active)
             .map_err(|error| ApiError::from_query_error(error, ""))?;
         let thresholds: Vec<(String, f64)> = above.into_iter().chain(up_to).collect();

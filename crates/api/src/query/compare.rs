@@ -2,7 +2,7 @@
 
 use model::Selector;
 use query::compare::Selection;
-use query::{BucketSource, Limits};
+use query::{Limits, StoreSource};
 use store::ReadView;
 
 use super::COMPARE;
@@ -56,7 +56,7 @@ pub(super) async fn compare(
             side(view, a, (from, to), (limits, active))?,
             side(view, b, (from_b, to_b), (limits, active))?,
         ];
-        let source = BucketSource::new(view, active);
+        let source = StoreSource::new(view).with_context(active);
         let comparison = query::compare::compare(&source, [&sides[0], &sides[1]], limits, active)
             .map_err(|error| ApiError::from_query_error(error, ""))?;
         active.json_response(&document::compare::to_json(&sides, &comparison, cells))

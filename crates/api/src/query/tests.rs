@@ -310,7 +310,7 @@ async fn a_selector_that_matches_nothing_says_what_was_meant() {
         answer["hint"].as_str().unwrap_or_default().to_owned()
     };
     let classic = hint("rw_latency_seconds{zone=\"a\"}").await;
-    let expected = "exact_increase(rw_latency_seconds_bucket{zone=\"a\"}[5m])";
+    let expected = "exact_increase(rw_latency_seconds{zone=\"a\"}[5m])";
     assert!(classic.contains(expected), "{classic}");
     // The query that the message names has a result.
     let query = classic.split('\'').nth(1).unwrap().replace("[5m]", "[1h]");

@@ -17,6 +17,7 @@ use store::{ColumnFetch, ReadView, SelectedSeries, SeriesEntryRef, TimeColumn, T
 use super::bucket_counters::BucketCounters;
 use super::bucket_increases::{Increase, ScrapeAgreement, are_cumulative, round_count};
 use super::is_counter;
+use crate::context::QueryContext;
 use crate::error::{Error, Result, SourceSpan};
 
 /// Increases read at a time: counters of a histogram times columns, 6 MB.
@@ -30,6 +31,15 @@ const CUTS_MAX: u32 = 64;
 /// Reason of a gap.
 const TOO_MANY_VALUES: &str = "the counters of its buckets rose by more than 2^56";
 
+/// How columns are read.
+#[derive(Clone, Copy)]
+pub(super) struct BucketRead<'a> {
+    pub(super) grid: TimeGrid,
+    /// Maximum number of cuts.
+    pub(super) cuts_max: u32,
+    pub(super) context: &'a dyn QueryContext,
+}
+
 /// Columns of series of one name, of which at least one is a bucket.
 pub(super) struct BucketColumns<'a> {
     view: &'a ReadView,
@@ -42,13 +52,14 @@ pub(super) struct BucketColumns<'a> {
     grid: TimeGrid,
     columns_at_once: u64,
     cuts_left: u32,
+    context: &'a dyn QueryContext,
 }
 
 impl<'a> BucketColumns<'a> {
     pub(super) fn new(
         view: &'a ReadView,
         series: &[SeriesEntryRef],
-        (grid, cuts_max): (TimeGrid, u32),
+        BucketRead { grid, cuts_max, context }: BucketRead<'a>,
     ) -> Result<BucketColumns<'a>> {
         let name = series.first().map_or("", |first| first.series.name()).to_owned();
         let classic = BucketCounters::group(view, series)?;
@@ -71,6 +82,7 @@ impl<'a> BucketColumns<'a> {
             grid,
             columns_at_once,
             cuts_left: cuts_max,
+            context,
         })
     }
 }
@@ -108,6 +120,9 @@ impl ColumnFetch for BucketColumns<'_> {
                 some.iter().flat_map(BucketCounters::series).collect();
             let mut increases = self.view.increases(&counters, &ranges, &mut gaps)?.into_iter();
             for classic in some {
+                if self.context.is_cancelled() {
+                    return Err(Error::Timeout);
+                }
                 let increases: Vec<_> = increases.by_ref().take(classic.counter_count()).collect();
                 let histogram = classic.histogram.as_ref().map(std::slice::from_ref);
                 let both = histogram.map(|of| self.view.histograms(of, grid)).transpose()?;
@@ -119,12 +134,9 @@ impl ColumnFetch for BucketColumns<'_> {
                         both.value
                     });
                     let (view, name) = (self.view, &self.name[..]);
-                    let cuts_left = &mut self.cuts_left;
-                    ColumnRead { view, name, classic, column, cuts_left }.add(ColumnPiece {
-                        range,
-                        increases,
-                        histogram,
-                    })?;
+                    let (cuts_left, context) = (&mut self.cuts_left, self.context);
+                    ColumnRead { view, name, classic, column, cuts_left, context }
+                        .add(ColumnPiece { range, increases, histogram })?;
                 }
             }
         }
@@ -151,6 +163,7 @@ struct ColumnRead<'a> {
     column: &'a mut TimeColumn<Mixture>,
     /// Cuts that the read has left.
     cuts_left: &'a mut u32,
+    context: &'a dyn QueryContext,
 }
 
 /// Values of a column that are left out.
@@ -231,6 +244,9 @@ impl ColumnRead<'_> {
     /// The pieces before and after a time, the later one first. Their gaps are those of the column:
     /// it may have been read from rollups, and the rows of a piece were dropped.
     fn cut(&mut self, range: &Range<i64>, time: i64) -> Result<[ColumnPiece; 2]> {
+        if self.context.is_cancelled() {
+            return Err(Error::Timeout);
+        }
         let halves = [range.start..time, time..range.end];
         let counters = self.classic.series();
         let gaps = &mut self.column.gaps;

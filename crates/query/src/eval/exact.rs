@@ -6,6 +6,7 @@
 //! separately.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -15,6 +16,7 @@ use store::{NumberAggregate, TimeGrid};
 
 use crate::error::{Error, Result};
 use crate::eval::Evaluation;
+use crate::eval::series::SeriesGroup;
 use crate::labels::LabelSet;
 use crate::plan::ExactRange;
 use crate::sliding::sliding_sums;
@@ -27,7 +29,7 @@ impl Evaluation<'_> {
         let mut handles: Vec<SeriesHandle> = Vec::new();
         let shift = exact.fetch.shift;
         let range = shift.apply(steps.start).saturating_sub(exact.range)..shift.apply(steps.end());
-        for (labels, mut same) in self.series(&exact.fetch, &range)? {
+        for (labels, mut same) in self.exact_series(exact, &range)? {
             let is_count = |handle: &SeriesHandle| matches!(handle.kind, SeriesKind::Counter(_));
             if same.iter().any(is_count) {
                 let all = same.len();
@@ -91,6 +93,20 @@ impl Evaluation<'_> {
                 Ok(stream)
             })?;
         self.merge_equal_labels(streams, exact.fetch.span)
+    }
+
+    /// Selected series. Functions of topdeck find classic histograms by the name of the histogram,
+    /// those of Prometheus do not.
+    fn exact_series(&mut self, exact: &ExactRange, range: &Range<i64>) -> Result<Vec<SeriesGroup>> {
+        if exact.finds_classic() {
+            let buckets = self.source.bucket_count(&exact.fetch.selector);
+            self.budget.check_series(usize::try_from(buckets).unwrap_or(usize::MAX))?;
+        }
+        let mut handles = self.source.select_in_range(&exact.fetch.selector, range)?;
+        if exact.finds_classic() {
+            self.source.add_classic(&exact.fetch.selector, &mut handles)?;
+        }
+        self.series_of(handles, &exact.fetch)
     }
 
     fn distributions(

@@ -253,7 +253,16 @@ impl Evaluation<'_> {
         fetch: &SeriesFetch,
         range: &Range<i64>,
     ) -> Result<Vec<SeriesGroup>> {
-        let mut handles = self.source.select_in_range(&fetch.selector, range)?;
+        let handles = self.source.select_in_range(&fetch.selector, range)?;
+        self.series_of(handles, fetch)
+    }
+
+    /// The same, of selected series.
+    pub(crate) fn series_of(
+        &mut self,
+        mut handles: Vec<SeriesHandle>,
+        fetch: &SeriesFetch,
+    ) -> Result<Vec<SeriesGroup>> {
         for hint in self.source.take_hints() {
             self.warnings.warn(fetch.span, hint);
         }

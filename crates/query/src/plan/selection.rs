@@ -114,3 +114,11 @@ pub(crate) struct ExactRange {
     /// histograms: only for those are both results equal.
     pub(crate) standard_expr: Option<PlanNode>,
 }
+
+impl ExactRange {
+    /// Whether classic histograms are read by the name of the histogram: by functions that
+    /// Prometheus does not have.
+    pub(crate) fn finds_classic(&self) -> bool {
+        self.standard_expr.is_none()
+    }
+}

@@ -138,6 +138,11 @@ impl PromqlFunction {
         self.args.len() - usize::from(self.variadic != Variadic::No)
     }
 
+    /// Whether it reads classic histograms by the name of the histogram.
+    pub fn finds_classic_histograms(&self) -> bool {
+        matches!(self.call_plan, CallPlan::Exact { .. })
+    }
+
     /// Maximum number of arguments, if there is one.
     pub fn args_max(&self) -> Option<usize> {
         match self.variadic {

@@ -145,6 +145,15 @@ impl Source for ReadRecorder<'_> {
         self.source.select_in_range(selector, range)
     }
 
+    fn bucket_count(&self, selector: &Selector) -> u64 {
+        self.source.bucket_count(selector)
+    }
+
+    fn add_classic(&self, selector: &Selector, found: &mut Vec<SeriesHandle>) -> query::Result<()> {
+        self.add_selector(selector);
+        self.source.add_classic(selector, found)
+    }
+
     fn shared_unit(&self, selector: &Selector) -> query::Result<Option<(SeriesKind, String)>> {
         self.source.shared_unit(selector)
     }

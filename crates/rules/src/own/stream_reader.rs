@@ -82,7 +82,7 @@ pub(super) fn select_streams(
     selector: &Selector,
     by: Option<&[String]>,
 ) -> query::Result<Vec<SelectedStream>> {
-    let handles = source.select(selector)?;
+    let handles = source.select_with_classic(selector)?;
     let Some(by) = by else {
         let mut streams: Vec<SelectedStream> = Vec::with_capacity(handles.len());
         for handle in handles {

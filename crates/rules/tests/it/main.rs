@@ -4,6 +4,7 @@
 mod affected_series;
 mod cached_findings;
 mod checks;
+mod classic_histograms;
 mod clock_steps;
 mod compliance;
 mod damaged_files;

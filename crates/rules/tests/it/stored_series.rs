@@ -5,14 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use hist::Histogram;
 use hist::codec::header::Temporality;
+use hist::{Histogram, HistogramParts, Scheme, TrackedValue};
 use journal::Level;
 use model::{BatchWriter, Sample, SampleValue, Series, SeriesKind};
 use query::STALE_BITS;
 use store::Store;
 
 use crate::harness::{MINUTE, SECOND, START};
+
+/// Name, labels and value of a counter.
+pub(crate) type ScrapedCounter = (String, Vec<(&'static str, String)>, f64);
 
 /// A store with a clock.
 pub(crate) struct StoredSeries {
@@ -121,6 +124,41 @@ impl StoredSeries {
             }
             drop(self.store.ingest(None, &batch.finish(), Level::Disk).expect("acknowledged"));
         }
+    }
+
+    /// A scrape of counters that ends now: names, labels, values.
+    pub(crate) fn counters(&self, counters: &[ScrapedCounter]) {
+        let mut batch = BatchWriter::default();
+        for (name, labels, value) in counters {
+            let kind = SeriesKind::Counter(Temporality::Cumulative);
+            let labels = labels.iter().map(|(name, value)| (*name, value.as_str()));
+            let series = Series::new(name.as_str(), kind).with_labels(labels);
+            batch.series(&series.validate().expect("a valid series"));
+            let (end, value) = (self.now(), SampleValue::Number(*value));
+            batch.sample(&Sample { start: end, end, value }).expect("a valid sample");
+        }
+        drop(self.store.ingest(None, &batch.finish(), Level::Disk).expect("acknowledged"));
+    }
+
+    /// A row that ends now of a histogram in seconds, of which only the buckets are known.
+    pub(crate) fn buckets(&self, name: &str, labels: &[(&str, &str)], bounds: &[f64], of: &[f64]) {
+        let scheme = Scheme::explicit(bounds).expect("ascending bounds");
+        let mut counts = vec![0; bounds.len() + 1];
+        of.iter().for_each(|value| counts[bounds.partition_point(|bound| bound < value)] += 1);
+        let parts = HistogramParts {
+            positive: (0..).zip(counts).filter(|(_, count)| *count > 0).collect(),
+            sum: TrackedValue::Absent,
+            ..HistogramParts::new(scheme)
+        };
+        let histogram = Histogram::from_parts(parts).expect("a valid histogram");
+        let series = Series::new(name, SeriesKind::Histogram(Temporality::Delta))
+            .with_unit("s")
+            .with_labels(labels.iter().copied())
+            .validate()
+            .expect("a valid series");
+        let (start, end) = (self.now() - SECOND, self.now());
+        let value = SampleValue::Histogram(Box::new(histogram));
+        self.store_sample(&series, &Sample { start, end, value });
     }
 
     /// Ends a stream, as `topdeck retire` does.

@@ -9,6 +9,7 @@ mod alert_history;
 mod alert_kills;
 mod alert_receiver;
 mod alerts;
+mod classic_slo;
 pub(crate) mod client;
 mod command;
 mod contact_outage;
