@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::histogram::{BucketGrid, FloatHistogram, GoNumber};
+use crate::histogram::{Bucket, BucketGrid, FloatHistogram, GoNumber};
 
 /// Part of a classic histogram.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +31,32 @@ impl ClassicPart {
             ClassicPart::Bucket(bound) => count_up_to(histogram, bound),
         }
     }
+}
+
+/// Numbers of values at or below ascending bounds: [`ClassicPart::value`] of each bucket, in one
+/// pass over the histogram.
+pub(crate) fn counts_up_to(histogram: &FloatHistogram, bounds: &[f64]) -> Vec<Option<f64>> {
+    let buckets: Vec<Bucket> = histogram.buckets().filter(|bucket| bucket.count != 0.0).collect();
+    if !buckets.is_sorted_by(|a, b| a.upper <= b.upper && a.lower <= b.lower) {
+        return bounds.iter().map(|bound| ClassicPart::Bucket(*bound).value(histogram)).collect();
+    }
+    let custom = match &histogram.grid {
+        BucketGrid::Custom(bounds) => Some(&bounds[..]),
+        _ => None,
+    };
+    let (mut count, mut next) = (0.0, buckets.iter().peekable());
+    let count_up_to = |&bound: &f64| {
+        while let Some(bucket) = next.next_if(|bucket| bucket.upper <= bound) {
+            count += bucket.count;
+        }
+        if bound == f64::INFINITY {
+            return Some(histogram.count);
+        }
+        let is_bound = |of: &[f64]| of.get(of.partition_point(|of| *of < bound)) == Some(&bound);
+        let is_cut = next.peek().is_some_and(|bucket| bucket.lower < bound);
+        (!is_cut && custom.is_none_or(is_bound)).then_some(count)
+    };
+    bounds.iter().map(count_up_to).collect()
 }
 
 fn count_up_to(histogram: &FloatHistogram, bound: f64) -> Option<f64> {
@@ -204,6 +230,13 @@ mod tests {
         let expected: Vec<(String, f64)> =
             expected.iter().map(|(bound, count)| ((*bound).to_owned(), *count)).collect();
         assert_eq!(found, expected);
+        // All at a time, and bounds of no bucket.
+        let mut all = bounds.all(None);
+        all.extend([f64::NEG_INFINITY, -2.9, 0.0, 0.26, 1.1, 5.0, 12.5]);
+        sort_bounds(&mut all);
+        let one_by_one: Vec<Option<f64>> =
+            all.iter().map(|bound| ClassicPart::Bucket(*bound).value(histogram)).collect();
+        assert_eq!(counts_up_to(histogram, &all), one_by_one, "{all:?}");
     }
 
     #[test]

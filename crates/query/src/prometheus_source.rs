@@ -12,6 +12,8 @@
 //!
 //! [`prometheus_name`]: crate::prometheus_name
 
+mod bucket_tables;
+mod classic_series;
 mod classic_source;
 mod converted_unit;
 mod found_buckets;
@@ -26,19 +28,18 @@ use hist::Mixture;
 use model::{Gap, Selector, Series, SeriesKind};
 use store::{HistogramIncrements, NumberAggregate, TimeGrid};
 
-use crate::classic_part::{self, BucketBounds, ClassicPart};
+use crate::classic_part::{self, ClassicPart};
 use crate::context::QueryContext;
-use crate::error::{Error, Result};
-use crate::histogram::FloatHistogram;
+use crate::error::Result;
 use crate::labels::LabelSet;
 use crate::limits::SAMPLE_BYTES;
 use crate::prometheus_name::labeled_series;
 use crate::source::{self, ColumnRead, SeriesHandle, Source, StoredMetric};
 use crate::stream::SeriesPoint;
-use crate::value::{StepValue, is_stale};
 
+use classic_series::ClassicSeries;
 use classic_source::ClassicSource;
-use found_buckets::FoundBuckets;
+use found_buckets::{BoundsRead, FoundBuckets};
 pub(crate) use selection::{BOUND, conditions, exact_name, has_bound};
 use selection::{ClassicSuffix, SeriesMatch};
 
@@ -75,12 +76,6 @@ struct RenamedSeries {
     divisor: f64,
 }
 
-/// Series computed from a histogram.
-struct ClassicSeries {
-    histogram: Arc<ClassicSource>,
-    part: ClassicPart,
-}
-
 /// Which buckets of a histogram are found.
 enum BucketSearch {
     /// A bucket series without `le`.
@@ -90,9 +85,6 @@ enum BucketSearch {
     /// The buckets of the increase in a range and of its last samples: a fast list.
     List(Range<i64>),
 }
-
-/// Samples of a longer range are read once for each bucket, not kept.
-const KEPT_RANGE_MAX: i64 = store::DAY;
 
 impl<'a> PrometheusSource<'a> {
     pub(crate) fn new(
@@ -127,7 +119,7 @@ impl<'a> PrometheusSource<'a> {
     fn add(&self, labels: LabelSet, kind: SeriesKind, series: SourceSeries) -> SeriesHandle {
         let unit = match &series {
             SourceSeries::Renamed(series) => series.unit.clone(),
-            SourceSeries::Classic(ClassicSeries { histogram, part: ClassicPart::Sum }) => {
+            SourceSeries::Classic(ClassicSeries { histogram, part: ClassicPart::Sum, .. }) => {
                 histogram.unit.clone()
             }
             SourceSeries::Classic(_) => String::new(),
@@ -186,24 +178,26 @@ impl<'a> PrometheusSource<'a> {
                 SeriesKind::Histogram(temporality) => SeriesKind::Counter(temporality),
                 kind => kind,
             };
-            let histogram = ClassicSource { handles, unit, divisor, read: None };
+            let histogram = ClassicSource { handles, unit, divisor };
             let part = match (suffix, search) {
                 (ClassicSuffix::Count, _) => ClassicPart::Count,
                 (ClassicSuffix::Sum, _) => ClassicPart::Sum,
                 (ClassicSuffix::Bucket, BucketSearch::Unread) => ClassicPart::Bucket(f64::INFINITY),
                 (ClassicSuffix::Bucket, search) => {
-                    let (histogram, bounds) = match search {
-                        BucketSearch::List(range) => histogram.list_bounds(self.stored, range)?,
-                        BucketSearch::Samples(range) => self.read_bounds(histogram, range)?,
+                    let (own, read) = match search {
+                        BucketSearch::List(range) => {
+                            (histogram.list_bounds(self.stored, range)?, BoundsRead::default())
+                        }
+                        BucketSearch::Samples(range) => self.read_bounds(&histogram, range)?,
                         BucketSearch::Unread => continue,
                     };
-                    let (own, bounds) = (bounds, Vec::new());
-                    buckets.push(FoundBuckets { labels, kind, histogram, own, bounds });
+                    let (histogram, bounds) = (Arc::new(histogram), Vec::new());
+                    buckets.push(FoundBuckets { labels, kind, histogram, own, bounds, read });
                     continue;
                 }
             };
             if !stored.contains(&labels) {
-                let series = ClassicSeries { histogram: Arc::new(histogram), part };
+                let series = ClassicSeries { histogram: Arc::new(histogram), tables: None, part };
                 found.push(self.add(labels, kind, SourceSeries::Classic(series)));
             }
         }
@@ -223,20 +217,22 @@ impl<'a> PrometheusSource<'a> {
         stored: &HashSet<LabelSet>,
         found: &mut Vec<SeriesHandle>,
     ) {
-        for FoundBuckets { labels, kind, histogram, bounds, .. } in buckets {
-            let mut is_selected = bounds.is_empty();
-            for &bound in &bounds {
-                let bucket = selection::bucket_labels(selector, &labels, kind, bound);
-                let Some(bucket) = bucket else { continue };
-                is_selected = true;
-                if !stored.contains(&bucket) {
-                    let part = ClassicPart::Bucket(bound);
-                    let series = ClassicSeries { histogram: Arc::clone(&histogram), part };
-                    found.push(self.add(bucket, kind, SourceSeries::Classic(series)));
-                }
-            }
-            if !is_selected {
+        for FoundBuckets { labels, kind, histogram, bounds, read, .. } in buckets {
+            let labels_of = |&bound: &f64| {
+                Some((selection::bucket_labels(selector, &labels, kind, bound)?, bound))
+            };
+            let mut selected: Vec<(LabelSet, f64)> = bounds.iter().filter_map(labels_of).collect();
+            if selected.is_empty() && !bounds.is_empty() {
                 self.add_hint(bound_hint(labels.name(), &histogram.unit, &bounds));
+            }
+            selected.retain(|(labels, _)| !stored.contains(labels));
+            selected.sort_by(|a, b| a.0.cmp(&b.0));
+            let of_selected = selected.iter().map(|(_, bound)| *bound).collect();
+            let tables = Arc::new(read.into_tables(of_selected));
+            for (labels, bound) in selected {
+                let (histogram, tables) = (Arc::clone(&histogram), Some(Arc::clone(&tables)));
+                let series = ClassicSeries { histogram, tables, part: ClassicPart::Bucket(bound) };
+                found.push(self.add(labels, kind, SourceSeries::Classic(series)));
             }
         }
     }
@@ -248,81 +244,12 @@ impl<'a> PrometheusSource<'a> {
         }
     }
 
-    /// Bounds of the buckets in a range.
-    fn read_bounds(
-        &self,
-        mut histogram: ClassicSource,
-        range: &Range<i64>,
-    ) -> Result<(Arc<ClassicSource>, BucketBounds)> {
-        let mut bounds = BucketBounds::default();
-        if let Some(all) = self.stored.time_range(&histogram.handles, range.clone())? {
-            let is_kept = all.end.saturating_sub(all.start) <= KEPT_RANGE_MAX;
-            let mut start = all.start;
-            while start < all.end {
-                if self.context.is_cancelled() {
-                    return Err(Error::Timeout);
-                }
-                let slice = start..start.saturating_add(KEPT_RANGE_MAX).min(all.end);
-                let found = histogram.read_samples(self.stored, slice.clone())?;
-                for histogram in found.values.iter().filter_map(|point| point.value.histogram()) {
-                    bounds.add(&histogram);
-                }
-                if is_kept {
-                    self.reserve(found.values.iter().map(|point| point.value.samples()).sum())?;
-                    histogram.read = Some((slice.clone(), found));
-                }
-                start = slice.end;
-            }
-        }
-        Ok((Arc::new(histogram), bounds))
-    }
-
     /// Reserves memory until the source is dropped.
     fn reserve(&self, samples: u64) -> Result<()> {
         let bytes = samples.saturating_mul(SAMPLE_BYTES);
         self.context.reserve_memory(bytes)?;
         self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
-    }
-
-    fn classic_samples(
-        &self,
-        series: &ClassicSeries,
-        range: Range<i64>,
-    ) -> Result<ColumnRead<SeriesPoint>> {
-        let ClassicSeries { histogram, part } = series;
-        let value = |point: &SeriesPoint| {
-            let value = match &point.value {
-                StepValue::Histogram(histogram) if is_stale(histogram.sum) => histogram.sum,
-                StepValue::Histogram(histogram) => part.value(histogram)?,
-                other => other.number()?,
-            };
-            Some(SeriesPoint { value: StepValue::Number(value), ..*point })
-        };
-        if let Some((kept, read)) = &histogram.read
-            && kept.start <= range.start
-            && range.end <= kept.end
-        {
-            let inside = |point: &&SeriesPoint| range.start < point.time && point.time <= range.end;
-            let values = read.values.iter().filter(inside).filter_map(value).collect();
-            return Ok(ColumnRead { values, gaps: read.gaps.clone() });
-        }
-        let read = histogram.read_samples(self.stored, range)?;
-        Ok(ColumnRead { values: read.values.iter().filter_map(value).collect(), gaps: read.gaps })
-    }
-
-    /// Increases of a computed series.
-    fn classic_numbers(
-        &self,
-        series: &ClassicSeries,
-        grid: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
-        let read = series.histogram.read_increases(self.stored, grid)?;
-        let value = |mixture: &Mixture| {
-            let histogram = (!mixture.parts().is_empty()).then(|| FloatHistogram::from(mixture))?;
-            series.part.value(&histogram).map(NumberAggregate::of_number)
-        };
-        Ok(ColumnRead { values: read.values.iter().map(value).collect(), gaps: read.gaps })
     }
 
     /// Stored series of handles.

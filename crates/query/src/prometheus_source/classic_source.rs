@@ -1,7 +1,6 @@
 //! The stored histogram of `x_bucket`, `x_count` and `x_sum`.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use hist::Mixture;
 use model::SeriesKind;
@@ -19,15 +18,13 @@ use super::converted_unit;
 /// End of a range in which a list of buckets reads all samples: some scrapes.
 const LAST_SAMPLES: i64 = 5 * store::MINUTE;
 
-/// Stored histogram that is read once for all its buckets.
+/// Stored histogram of which series are computed.
 pub(super) struct ClassicSource {
     /// The histogram, and the series of its staleness markers.
     pub(super) handles: Vec<SeriesHandle>,
     pub(super) unit: String,
     /// Number by which stored values are divided.
     pub(super) divisor: f64,
-    /// Samples of a range.
-    pub(super) read: Option<(Range<i64>, ColumnRead<SeriesPoint>)>,
 }
 
 impl ClassicSource {
@@ -76,10 +73,10 @@ impl ClassicSource {
     /// Bounds of the buckets of the increase in a range, whose length costs little since it is read
     /// from rollups, and of the last samples, which exist without an increase too.
     pub(super) fn list_bounds(
-        self,
+        &self,
         stored: &dyn Source,
         range: &Range<i64>,
-    ) -> Result<(Arc<ClassicSource>, BucketBounds)> {
+    ) -> Result<BucketBounds> {
         let mut bounds = BucketBounds::default();
         if let Some(all) = stored.time_range(&self.handles, range.clone())? {
             let step = all.end.saturating_sub(all.start);
@@ -94,6 +91,6 @@ impl ClassicSource {
                 bounds.add(&histogram);
             }
         }
-        Ok((Arc::new(self), bounds))
+        Ok(bounds)
     }
 }

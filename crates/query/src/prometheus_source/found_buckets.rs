@@ -1,14 +1,18 @@
 //! Histograms of which a selector matches buckets, and the bounds that they share.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use model::SeriesKind;
 
 use super::ClassicSource;
+use super::bucket_tables::BucketTables;
 use crate::classic_part::{self, BucketBounds};
 use crate::histogram::BucketGrid;
 use crate::labels::LabelSet;
+use crate::source::ColumnRead;
+use crate::stream::SeriesPoint;
 
 /// Histogram of which a selector matches buckets.
 pub(super) struct FoundBuckets {
@@ -20,6 +24,24 @@ pub(super) struct FoundBuckets {
     pub(super) own: BucketBounds,
     /// Bounds of its series, by [`share_bounds`].
     pub(super) bounds: Vec<f64>,
+    pub(super) read: BoundsRead,
+}
+
+/// What was read to find bounds.
+#[derive(Default)]
+pub(super) struct BoundsRead {
+    pub(super) range: Range<i64>,
+    /// Number of samples.
+    pub(super) count: usize,
+    /// The samples, if they are few.
+    pub(super) kept: Option<ColumnRead<SeriesPoint>>,
+}
+
+impl BoundsRead {
+    /// Counts of the buckets with some bounds, in the order of the labels of their series.
+    pub(super) fn into_tables(self, bounds: Vec<f64>) -> BucketTables {
+        BucketTables::new(bounds, (self.range, self.count), self.kept)
+    }
 }
 
 impl FoundBuckets {
@@ -116,9 +138,10 @@ mod tests {
         FoundBuckets {
             labels: LabelSet::new([(NAME, name.to_owned())]),
             kind,
-            histogram: Arc::new(ClassicSource { handles, unit, divisor: 1.0, read: None }),
+            histogram: Arc::new(ClassicSource { handles, unit, divisor: 1.0 }),
             own,
             bounds: Vec::new(),
+            read: BoundsRead::default(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Query tests: scripts with expected results, conformance tests and oracles.
 
+mod bucket_reads;
 mod canary;
 mod caql;
 mod checks;
