@@ -254,6 +254,7 @@ impl StoreDir {
             limits: query.limits,
             lookback: query.lookback,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
+            clips_quantiles: true,
             ..Settings::default()
         };
         let (started, most) = (Instant::now(), Duration::from_nanos(query.timeout.unsigned_abs()));

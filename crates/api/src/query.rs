@@ -316,6 +316,7 @@ impl QueryParams {
         let mut settings = Settings {
             limits: parse_limits(parameters, service.limits)?,
             threads: service.threads,
+            clips_quantiles: true,
             ..Settings::default()
         };
         settings.lookback = parameters.duration("lookback")?.unwrap_or(settings.lookback);

@@ -21,6 +21,9 @@ pub struct Settings {
     pub start_timestamps: bool,
     /// Whether averages of quantiles are evaluated rather than rejected.
     pub averaged_quantiles: bool,
+    /// Whether quantiles of `rate` and `increase` are clipped to the recorded minimum and maximum.
+    /// Prometheus has neither.
+    pub clips_quantiles: bool,
     /// Threads that read series.
     pub threads: usize,
 }
@@ -35,6 +38,7 @@ impl Default for Settings {
             type_and_unit_labels: false,
             start_timestamps: false,
             averaged_quantiles: false,
+            clips_quantiles: false,
             threads: 1,
         }
     }

@@ -153,6 +153,60 @@ fn promql_answer_from_wide_buckets_carries_a_warning() {
     }
 }
 
+/// p90 of requests of 20 to 300 ms was 4.5 s: the buckets end at 0 and 5 s.
+#[test]
+fn p90_is_at_most_the_recorded_maximum_in_every_answer() {
+    let mut sdk = mostly_fast();
+    sdk.export(120, &(0..100).map(|n| 0.02 + 0.002 * f64::from(n)).collect::<Vec<_>>());
+    let histogram = sdk.get("/v1/histogram?q=0.9", (0, 120));
+    let [lower, upper] = bracket(&histogram["quantiles"][0]["value"]);
+    assert!(0.02 <= lower && upper <= 0.3, "{histogram}");
+    let time = sdk.start / SECOND + 120;
+    let ask = |path: &str, expression: &str| -> Value {
+        let expression = expression.replace('"', "%22").replace('+', "%2B").replace(' ', "%20");
+        let path = format!(
+            "{path}?query={expression}&{}={time}",
+            match path {
+                "/v1/query" => "to",
+                _ => "time",
+            }
+        );
+        let response = sdk.it.request("GET", &path, "", b"");
+        assert_eq!(response.status, 200, "{}", response.text());
+        serde_json::from_str(&response.text()).unwrap()
+    };
+    let metric = "{\"http.server.request.duration\"}";
+    let buckets = "http_server_request_duration_seconds_bucket";
+    let inputs = [
+        format!("exact_increase({metric}[5m])"),
+        format!("rate({metric}[5m])"),
+        format!("sum(increase({metric}[5m]))"),
+        format!("sum by (le) (rate({buckets}[5m]))"),
+    ];
+    for (at, input) in inputs.iter().enumerate() {
+        let expression = format!("histogram_quantile(0.9, {input})");
+        // topdeck's API clips the quantile.
+        let answer = ask("/v1/query", &expression);
+        let value = &answer["data"][0]["points"][0]["value"];
+        let ends = ["lower", "estimate", "upper"].map(|end| value[end].as_f64().unwrap());
+        assert!(ends.iter().all(|end| (0.02..=0.3).contains(end)), "{expression}: {answer}");
+        // That of Prometheus has its value, unless it is of a function of topdeck, and says so.
+        let answer = ask("/api/v1/query", &expression);
+        let value = answer["data"]["result"][0]["value"][1].as_str().unwrap();
+        let value: f64 = value.parse().unwrap();
+        let warnings = answer["warnings"].to_string();
+        let is_told = warnings.contains("is above the recorded maximum of 0.3");
+        assert_eq!((value > 4.0, is_told), (at > 0, at > 0), "{expression}: {answer}");
+    }
+    let overview = sdk.it.request("GET", "/v1/overview", "", b"");
+    let overview: Value = serde_json::from_str(&overview.text()).unwrap();
+    let row = &overview["rows"][0];
+    for quantile in ["p50", "p99"] {
+        let [lower, upper] = bracket(&row[quantile]);
+        assert!(0.02 <= lower && upper <= 0.3, "{row:#}");
+    }
+}
+
 /// The same after the store has written rollups, which are read instead of the samples.
 #[test]
 fn extremes_of_cumulative_histograms_survive_rollups() {

@@ -66,6 +66,16 @@ impl Evaluation<'_> {
             self.report_gaps(&[], &range);
             return Ok(Vec::new());
         }
+        self.exact_streams(exact, handles, steps)
+    }
+
+    /// Deltas of series, merged by the labels of the grouping.
+    pub(crate) fn exact_streams(
+        &mut self,
+        exact: &ExactRange,
+        handles: Vec<SeriesHandle>,
+        steps: StepGrid,
+    ) -> Result<Vec<Stream>> {
         // Distributions and numbers with the same name form two groups.
         let mut groups: BTreeMap<(LabelSet, bool), Vec<&SeriesHandle>> = BTreeMap::new();
         for handle in &handles {

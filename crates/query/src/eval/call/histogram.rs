@@ -4,6 +4,7 @@
 //! label `le`. `histogram_count`, `_sum`, `_avg`, `_stddev` and `_stdvar` accept only the former.
 
 mod histogram_series;
+mod recorded_range;
 mod statistic;
 
 use crate::error::{Result, SourceSpan};
@@ -87,6 +88,7 @@ pub(crate) fn quantile(
         streams.push(quantile_stream(subject, &qs, call, &mut warnings));
     }
     warnings.emit(&mut evaluation.warnings);
+    evaluation.check_recorded_range(of, &mut streams, (call.steps, of.span))?;
     finish_streams(evaluation, streams, held, call)
 }
 
