@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use client::print_stdout;
+use client::{print_message, print_stdout};
 use inspect::capture::{self, CaptureEnd, CaptureSummary};
 use render::terminal::Terminal;
 use wire::{ConnectionTracker, EndComparison, SegmentBoundaries, StreamCuts, TrackerSettings};
@@ -24,12 +24,23 @@ pub(crate) fn run(
 ) -> Result<ExitCode> {
     let [client, server] = paths else { bail!("BUG: {} files, expected 2", paths.len()) };
     let mut boundaries = SegmentBoundaries::new(&settings.rules, BOUNDARIES_MAX);
-    let client_file = read_boundaries(client, &mut boundaries)?;
-    let server_file = read_boundaries(server, &mut boundaries)?;
+    let (mut files, mut failures) = (Vec::new(), Vec::new());
+    for path in [client, server] {
+        match read_boundaries(path, &mut boundaries) {
+            Ok((file, damage)) => {
+                files.push(file);
+                failures.extend(damage);
+            }
+            Err(error) => failures.push(error),
+        }
+    }
+    let Ok([client_file, server_file]) = <[FileContent; 2]>::try_from(files) else {
+        return Err(print_all_but_last(failures));
+    };
     let cuts = boundaries.into_cuts();
     let mut ends = [
-        read_requests(client, client_file.summary, client_file.packets, settings, &cuts)?,
-        read_requests(server, server_file.summary, server_file.packets, settings, &cuts)?,
+        read_requests(client, client_file, settings, &cuts)?,
+        read_requests(server, server_file, settings, &cuts)?,
     ];
     let [one, other] = &mut ends;
     let comparison = EndComparison::new(&mut one.tracker, &mut other.tracker);
@@ -40,26 +51,36 @@ pub(crate) fn run(
         let terminal = Terminal::new(options.ascii);
         print_stdout(capture::ends_text(&comparison, &ends, &terminal).as_bytes())?;
     }
-    if let Some(failure) = client_file.failure.or(server_file.failure) {
-        return Err(failure);
+    if failures.is_empty() {
+        let without_service = ends.iter().filter(|end| end.tracker.services().is_empty());
+        failures.extend(without_service.map(|CaptureEnd { tracker, summary }| {
+            anyhow::Error::msg(capture::no_service_message(tracker, summary))
+        }));
     }
-    for CaptureEnd { tracker, summary } in &ends {
-        if tracker.services().is_empty() {
-            bail!("{}", capture::no_service_message(tracker, summary));
-        }
+    match failures.is_empty() {
+        true => Ok(ExitCode::SUCCESS),
+        false => Err(print_all_but_last(failures)),
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+/// Each file has its own failure, and a command returns one.
+fn print_all_but_last(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
+    let last = failures.pop().expect("BUG: no failure");
+    failures.iter().for_each(|failure| print_message(format_args!("{failure:#}")));
+    last
 }
 
 /// What the first reading of a file finds.
 struct FileContent {
     summary: CaptureSummary,
     packets: u64,
-    /// Damage that ends the file.
-    failure: Option<anyhow::Error>,
 }
 
-fn read_boundaries(path: &Path, boundaries: &mut SegmentBoundaries) -> Result<FileContent> {
+/// Returns damage that ends the file beside what is before it.
+fn read_boundaries(
+    path: &Path,
+    boundaries: &mut SegmentBoundaries,
+) -> Result<(FileContent, Option<anyhow::Error>)> {
     let is_other = fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
     if is_other || path == Path::new("-") {
         bail!("cannot read {} twice: it is not a regular file; write it to one", path.display());
@@ -76,14 +97,13 @@ fn read_boundaries(path: &Path, boundaries: &mut SegmentBoundaries) -> Result<Fi
             path.display()
         );
     }
-    Ok(FileContent { summary, packets, failure })
+    Ok((FileContent { summary, packets }, failure))
 }
 
 /// Reads the packets whose boundaries are known: a file may have grown since.
 fn read_requests(
     path: &Path,
-    summary: CaptureSummary,
-    packets: u64,
+    FileContent { summary, packets }: FileContent,
     settings: &TrackerSettings,
     cuts: &StreamCuts,
 ) -> Result<CaptureEnd> {

@@ -167,6 +167,39 @@ fn both_ends_without_a_common_connection_say_so() {
 }
 
 #[test]
+fn damage_of_both_ends_is_reported_for_each_file() {
+    let dir = TestDir::new();
+    // The header of a packet of 4 GiB.
+    let damage = [[0; 8], [0xff; 8]].concat();
+    let paths = [("client.pcap", pcap()), ("server.pcap", pcap_of_server())].map(|(name, file)| {
+        let path = dir.path().join(name);
+        fs::write(&path, [&file[..], &damage].concat()).expect("a file can be written");
+        path.to_str().expect("UTF-8").to_owned()
+    });
+    let [client, server] = &paths;
+    let run = wire(&["--both-ends", client, server, "--service", "shop=6543/postgres"]);
+    assert_eq!(run.status, 1);
+    assert!(run.stdout.contains("network, both directions"), "{}", run.stdout);
+    let lines: Vec<&str> = run.stderr.lines().collect();
+    let [first, second] = lines[..] else { panic!("{lines:?}") };
+    let at = |path: &str| format!("topdeck: {path}: byte ");
+    assert!(first.starts_with(&at(client)), "{first}");
+    assert!(second.starts_with(&at(server)), "{second}");
+}
+
+#[test]
+fn files_of_both_ends_that_cannot_be_read_are_all_named() {
+    let run = wire(&["--both-ends", "no-client.pcap", "no-server.pcap"]);
+    assert_eq!(run.status, 1);
+    let cause = "No such file or directory (os error 2)";
+    let expected = format!(
+        "topdeck: cannot open no-client.pcap: {cause}\n\
+         topdeck: cannot open no-server.pcap: {cause}\n"
+    );
+    assert_eq!(run.stderr, expected);
+}
+
+#[test]
 fn errors_say_what_to_do() {
     check_error(
         &["--read", "missing.pcap"],
