@@ -2,7 +2,7 @@
 
 use role::json::Json::{self, Integer, List, Object};
 use role::json::integer;
-use role::{RouteError, WriteMethod, WriteRequest, WriteRouteSpec};
+use role::{RouteError, WriteMethod, WriteRequest, WriteRouteSpec, WriteScope};
 use rules::{AcknowledgementChange, AlertAcknowledgement};
 use serde::Deserialize;
 
@@ -16,6 +16,7 @@ const LENGTH_NS: i64 = 3600 * 1_000_000_000;
 
 /// Acknowledgement.
 pub(crate) static ACKNOWLEDGE: WriteRouteSpec = WriteRouteSpec {
+    scope: WriteScope::Alerts,
     method: WriteMethod::Post,
     path: "/v1/alerts/acknowledge",
     about: "Acknowledges alerts: escalations and reminders of them stop.",
@@ -30,6 +31,7 @@ pub(crate) static ACKNOWLEDGE: WriteRouteSpec = WriteRouteSpec {
 
 /// Its removal.
 pub(crate) static UNACKNOWLEDGE: WriteRouteSpec = WriteRouteSpec {
+    scope: WriteScope::Alerts,
     method: WriteMethod::Post,
     path: "/v1/alerts/unacknowledge",
     about: "Removes the acknowledgement of alerts: contacts are notified of those that fire.",

@@ -8,7 +8,7 @@ use notify::AlertLabels;
 use role::json::Json::{self, List, Null, Object};
 use role::{
     Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec, WriteMethod, WriteRequest,
-    WriteRouteSpec,
+    WriteRouteSpec, WriteScope,
 };
 use serde::Deserialize;
 
@@ -72,6 +72,7 @@ pub(crate) static STATUS: RouteSpec = RouteSpec {
 
 /// Alerts from outside.
 pub(crate) static POST_ALERTS: WriteRouteSpec = WriteRouteSpec {
+    scope: WriteScope::Alerts,
     method: WriteMethod::Post,
     path: "/api/v2/alerts",
     about: "Alertmanager API: receives alerts, which are sent as those of rules are.",

@@ -6,7 +6,7 @@ use notify::{AlertMatcher, Silence};
 use role::json::Json::{self, Bool, List, Null, Object};
 use role::{
     Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec, WriteMethod, WriteRequest,
-    WriteRouteSpec,
+    WriteRouteSpec, WriteScope,
 };
 use serde::Deserialize;
 
@@ -39,6 +39,7 @@ pub(crate) static SILENCE: RouteSpec = RouteSpec {
 
 /// Creation.
 pub(crate) static POST_SILENCE: WriteRouteSpec = WriteRouteSpec {
+    scope: WriteScope::Alerts,
     method: WriteMethod::Post,
     path: "/api/v2/silences",
     about: "Alertmanager API: creates a silence, or changes the one with the id.",
@@ -52,6 +53,7 @@ pub(crate) static POST_SILENCE: WriteRouteSpec = WriteRouteSpec {
 
 /// Expiry.
 pub(crate) static DELETE_SILENCE: WriteRouteSpec = WriteRouteSpec {
+    scope: WriteScope::Alerts,
     method: WriteMethod::Delete,
     path: "/api/v2/silence/{silenceID}",
     about: "Alertmanager API: ends a silence.",

@@ -2,7 +2,7 @@
 
 use role::json::Json::{self, List, Object};
 use role::json::integer;
-use role::{RouteError, WriteMethod, WriteRequest, WriteRouteSpec};
+use role::{RouteError, WriteMethod, WriteRequest, WriteRouteSpec, WriteScope};
 use rules::AlertClearance;
 use serde::Deserialize;
 
@@ -14,6 +14,7 @@ use crate::worker_control::{AlertChange, WorkerControl};
 
 /// Clearance.
 pub(crate) static CLEAR: WriteRouteSpec = WriteRouteSpec {
+    scope: WriteScope::Alerts,
     method: WriteMethod::Post,
     path: "/v1/alerts/clear",
     about: "Ends alerts by hand, such as those of series that will not return: contacts are told \

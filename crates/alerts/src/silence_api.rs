@@ -7,7 +7,7 @@ use role::json::Json::{self, Bool, Integer, List, Null, Object};
 use role::json::integer;
 use role::{
     Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec, WriteMethod, WriteRequest,
-    WriteRouteSpec,
+    WriteRouteSpec, WriteScope,
 };
 use serde::Deserialize;
 
@@ -35,6 +35,7 @@ pub(crate) static SILENCES: RouteSpec = RouteSpec {
 
 /// Creation.
 pub(crate) static CREATE_SILENCE: WriteRouteSpec = WriteRouteSpec {
+    scope: WriteScope::Alerts,
     method: WriteMethod::Post,
     path: "/v1/silences",
     about: "Creates a silence or a maintenance window, or changes the one with the id.",
@@ -52,6 +53,7 @@ pub(crate) static CREATE_SILENCE: WriteRouteSpec = WriteRouteSpec {
 
 /// Expiry.
 pub(crate) static EXPIRE_SILENCE: WriteRouteSpec = WriteRouteSpec {
+    scope: WriteScope::Alerts,
     method: WriteMethod::Delete,
     path: "/v1/silences/{id}",
     about: "Ends a silence now. It is listed for 5 more days.",

@@ -1,4 +1,5 @@
-//! Handlers of the routes of roles: `GET` for tokens with the scope read, others with alerts.
+//! Handlers of the routes of roles: `GET` for tokens with the scope read, others with alerts or
+//! ingest.
 //!
 //! Errors have the shape that the clients of a path know: under `/api/v1/` that of Prometheus,
 //! under `/api/v2/` that of Alertmanager (the message as a JSON string), else topdeck's own. Paths
@@ -14,6 +15,7 @@ use axum::routing::{self, MethodRouter};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use role::{
     RouteError, RouteEvents, RouteFormat, RouteQuery, RouteSpec, WriteMethod, WriteRequest,
+    WriteScope,
 };
 
 use crate::access::Principal;
@@ -60,12 +62,10 @@ pub(crate) fn read_routes(offered: &OfferedRoutes) -> Router<Context> {
     })
 }
 
-/// Handlers of the routes that change something.
-pub(crate) fn write_routes(offered: &OfferedRoutes) -> Router<Context> {
-    offered
-        .write_routes
-        .iter()
-        .fold(Router::new(), |router, route| router.route(route.spec.path, write_handler(route)))
+/// Handlers of the routes that change something, for tokens with this scope.
+pub(crate) fn write_routes(offered: &OfferedRoutes, scope: WriteScope) -> Router<Context> {
+    let routes = offered.write_routes.iter().filter(|route| route.spec.scope == scope);
+    routes.fold(Router::new(), |router, route| router.route(route.spec.path, write_handler(route)))
 }
 
 fn write_handler(route: &role::WriteRoute) -> MethodRouter<Context> {

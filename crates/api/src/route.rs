@@ -3,7 +3,7 @@
 
 use axum::routing::MethodRouter;
 pub(crate) use role::Parameter;
-use role::{RouteFormat, RouteSpec, WriteRouteSpec};
+use role::{RouteFormat, RouteSpec, WriteRouteSpec, WriteScope};
 
 use crate::context::Context;
 use crate::token::Scope;
@@ -122,13 +122,17 @@ impl ApiRoute {
     /// A route of a role that changes something.
     pub(crate) fn of_role_write(spec: &WriteRouteSpec) -> ApiRoute {
         let route = ApiRoute::get(spec.path, spec.about, spec.parameters, MethodRouter::new);
+        let (scope, body_type) = match spec.scope {
+            WriteScope::Alerts => (Scope::Alerts, JSON),
+            WriteScope::Ingest => (Scope::Ingest, "application/octet-stream"),
+        };
         let route = ApiRoute {
             method: spec.method.name(),
-            body: spec.body.map(|about| (JSON, about)),
+            body: spec.body.map(|about| (body_type, about)),
             handler: None,
             ..route
         };
-        route.with_scope(Some(Scope::Alerts)).with_response(200, JSON, spec.response)
+        route.with_scope(Some(scope)).with_response(200, JSON, spec.response)
     }
 
     pub(crate) const fn with_scope(self, scope: Option<Scope>) -> ApiRoute {

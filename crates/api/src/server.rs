@@ -13,6 +13,7 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 use intake::{Restartable, keep_running};
 use net::forward_protocol::PORT;
 use net::tls::{ServerTls, TlsError};
+use role::WriteScope;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
@@ -281,12 +282,14 @@ impl Drop for Server {
 }
 
 pub(crate) fn router(context: &Context, body_bytes: usize) -> Router<Context> {
+    let write_routes = |scope| role_routes::write_routes(&context.offered, scope);
     let scoped_routes = Scope::ALL.map(|scope| {
         let scope_routes = openapi::routes(Some(scope));
         let scope_routes = match scope {
             Scope::Read => scope_routes.merge(role_routes::read_routes(&context.offered)),
-            Scope::Alerts => scope_routes.merge(role_routes::write_routes(&context.offered)),
-            Scope::Ingest | Scope::Admin => scope_routes,
+            Scope::Alerts => scope_routes.merge(write_routes(WriteScope::Alerts)),
+            Scope::Ingest => scope_routes.merge(write_routes(WriteScope::Ingest)),
+            Scope::Admin => scope_routes,
         };
         // axum rejects a layer over an empty router.
         match scope_routes.has_routes() {

@@ -19,6 +19,9 @@ use crate::interval_writer::IntervalWriter;
 use crate::packet_source::{InterfaceRings, PacketSource, TlsProbeMailbox};
 use crate::settings::CaptureSettings;
 
+/// Name of the producer and of its key encoding.
+const PRODUCER: &str = "wire";
+
 /// A running capture. Stops on drop.
 #[derive(Debug)]
 pub struct WireCapture {
@@ -107,7 +110,7 @@ impl WireCapture {
         let (now, shards) = (intake.now(), sources.len());
         let composer = IntervalComposer::new(settings, now, queue.clone(), status.clone());
         let merger = IntervalMerger::new(settings, shards, composer);
-        let mut writer = IntervalWriter::new(intake, &settings.host, queue.clone());
+        let mut writer = IntervalWriter::new(intake, PRODUCER, &settings.host, queue.clone());
         let closed = queue.clone();
         let writer = spawn(
             "wire writer",
@@ -178,7 +181,7 @@ impl Drop for WireCapture {
     }
 }
 
-fn spawn<T: Send + 'static>(
+pub(crate) fn spawn<T: Send + 'static>(
     name: &'static str,
     supervised: SupervisedThread,
     is_stopping: impl Fn() -> bool + Send + 'static,

@@ -72,6 +72,7 @@ impl CaptureWorker {
             observer.read_tls(event);
         });
         lost.into_iter().for_each(|lost| observer.set_lost_tls_events(lost));
+        observer.report_requests();
         let has_packets = packets?;
         if has_packets {
             observer.set_ring(self.source.statistics()?);

@@ -11,6 +11,9 @@ pub enum Error {
     /// The packets cannot be captured.
     #[error("{0}")]
     Capture(#[from] CaptureError),
+    /// Requests cannot be reported to the node that compares both ends.
+    #[error("cannot report requests of [wire_ends]: {0}")]
+    ReportTarget(String),
     /// The system cannot create a thread.
     #[error("cannot start thread {name}: {source}")]
     Thread {

@@ -37,7 +37,7 @@ impl IntervalObserver {
         merger: IntervalMerger,
     ) -> IntervalObserver {
         IntervalObserver {
-            tracker: ConnectionTracker::new(settings.tracker()),
+            tracker: new_tracker(&settings),
             settings,
             shard,
             clock,
@@ -57,7 +57,7 @@ impl IntervalObserver {
     pub(crate) fn restart(&mut self, now: i64) {
         let reason = "wire: the capture started anew after a panic; operations are missing";
         self.merger.restart(self.shard, self.clock.start(), now, reason);
-        self.tracker = ConnectionTracker::new(self.settings.tracker());
+        self.tracker = new_tracker(&self.settings);
         self.last_cache = FingerprintCacheCounts::default();
     }
 
@@ -71,6 +71,15 @@ impl IntervalObserver {
     pub(crate) fn read_tls(&mut self, event: &TlsEvent<'_>) {
         self.reach(event.end);
         self.tracker.read_tls(event);
+    }
+
+    /// Hands over requests that are compared with those of the other end.
+    pub(crate) fn report_requests(&mut self) {
+        if let Some(queue) = &self.settings.end_queue
+            && let Some(records) = self.tracker.take_end_records()
+        {
+            queue.push(records);
+        }
     }
 
     /// Notes the time of what is read next.
@@ -130,6 +139,8 @@ impl IntervalObserver {
         let connection_memory = self.tracker.connection_memory();
         let statement_memory = self.tracker.statement_memory();
         let found = self.tracker.take_interval();
+        // Before services have other numbers.
+        self.report_requests();
         self.tracker.forget_idle_services();
         let lost = self.lost_tls_events;
         let lost_tls_events = lost - std::mem::replace(&mut self.last_lost_tls_events, lost);
@@ -158,6 +169,14 @@ impl IntervalObserver {
         let (start, services) = (self.clock.start().min(end), found.services);
         ShardInterval { measured: MeasuredInterval { start, end, services, counts }, state }
     }
+}
+
+fn new_tracker(settings: &CaptureSettings) -> ConnectionTracker {
+    let mut tracker = ConnectionTracker::new(settings.tracker());
+    if settings.end_queue.is_some() {
+        tracker.record_live_requests();
+    }
+    tracker
 }
 
 #[cfg(test)]

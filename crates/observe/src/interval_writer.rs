@@ -22,12 +22,10 @@ use crate::pending_samples::{PendingHistogram, WireSeries};
 /// retry.
 const FINAL_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY_DELAY: Duration = Duration::from_millis(100);
-/// Name of the producer and of its key encoding.
-const PRODUCER: &str = "wire";
-
 pub(crate) struct IntervalWriter {
     intake: Arc<Intake>,
     producer: Producer,
+    key_encoding: &'static str,
     host: String,
     queue: IntervalQueue,
     /// Intervals that are not in the journal.
@@ -45,11 +43,18 @@ pub(crate) struct IntervalWriter {
 }
 
 impl IntervalWriter {
-    pub(crate) fn new(intake: &Arc<Intake>, host: &str, queue: IntervalQueue) -> IntervalWriter {
+    /// A writer with a producer, whose name is also that of its key encoding.
+    pub(crate) fn new(
+        intake: &Arc<Intake>,
+        producer: &'static str,
+        host: &str,
+        queue: IntervalQueue,
+    ) -> IntervalWriter {
         let meter = intake.meter();
         let counter = |name, about| meter.counter(name, about, &[]);
         IntervalWriter {
-            producer: intake.volatile_producer(PRODUCER),
+            producer: intake.volatile_producer(producer),
+            key_encoding: producer,
             host: host.to_owned(),
             queue,
             waiting: QueuedIntervals::default(),
@@ -86,10 +91,15 @@ impl IntervalWriter {
         self.put_back();
         self.try_write();
         while let Some(intervals) = self.queue.pop() {
-            self.waiting.merge(intervals);
-            self.try_write();
+            self.write_intervals(intervals);
         }
         self.finish()
+    }
+
+    /// Writes intervals, with those that were not written before.
+    pub(crate) fn write_intervals(&mut self, intervals: QueuedIntervals) {
+        self.waiting.merge(intervals);
+        self.try_write();
     }
 
     fn try_write(&mut self) {
@@ -98,7 +108,8 @@ impl IntervalWriter {
         self.queue.set_backlogged(outcome.is_err());
     }
 
-    fn finish(&mut self) -> intake::Result<()> {
+    /// Writes what is left, which is retried for some seconds.
+    pub(crate) fn finish(&mut self) -> intake::Result<()> {
         let began = Instant::now();
         while self.waiting.written_until().is_some() {
             match self.write() {
@@ -166,7 +177,7 @@ impl IntervalWriter {
     }
 
     fn writer(&self) -> IngestWriter {
-        self.intake.writer_for(self.producer.id(), SeriesKeyEncoding::new(PRODUCER))
+        self.intake.writer_for(self.producer.id(), SeriesKeyEncoding::new(self.key_encoding))
     }
 
     fn append_if_full(&mut self, writer: IngestWriter) -> intake::Result<IngestWriter> {

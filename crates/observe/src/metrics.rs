@@ -240,6 +240,69 @@ pub(crate) const STATEMENT_MEMORY: WireMetric = gauge(
     "memory for texts of statements in the interval, and for the cache of fingerprints",
 );
 
+pub(crate) const ENDS_LATENCY: WireMetric = distribution(
+    "wire_ends_latency",
+    "ns",
+    "time from the first byte of a request to the last byte of its response, by `end` (client, \
+     server)",
+);
+pub(crate) const ENDS_NETWORK: WireMetric = distribution(
+    "wire_ends_network_latency",
+    "ns",
+    "latency at the client minus latency at the server, for each request: the time in the network \
+     in both directions",
+);
+pub(crate) const ENDS_ONE_WAY: WireMetric = distribution(
+    "wire_ends_one_way_latency",
+    "ns",
+    "time in the network by `direction` (to_server, to_client) and `bound` (least, most): the \
+     difference of the clocks is known as an interval",
+);
+pub(crate) const ENDS_SERVER: WireMetric = distribution(
+    "wire_ends_server_latency",
+    "ns",
+    "time at the server from the last byte of a request to the first byte of its response, by \
+     `request`: first (of a connection, with the wait until the server accepts it), other",
+);
+pub(crate) const ENDS_CONNECT: WireMetric = distribution(
+    "wire_ends_connect_latency",
+    "ns",
+    "time from the first SYN of the client to the first SYN of the server, by `part`: client, \
+     server (at each end), network (the difference)",
+);
+pub(crate) const ENDS_MATCHED: WireMetric =
+    counter("wire_ends_matched_requests_total", "", "requests that both ends have reported");
+pub(crate) const ENDS_UNTIMED: WireMetric = counter(
+    "wire_ends_untimed_requests_total",
+    "",
+    "matched requests that are not in all histograms, by `reason`: wait and later_statement (in \
+     none), negative (longer at the server: no time in the network), clock (no time of one \
+     direction)",
+);
+pub(crate) const ENDS_REPORTED: WireMetric = counter(
+    "wire_ends_reported_requests_total",
+    "",
+    "requests that a host has reported, by `reporter` (the host), `end`, `service` and `protocol`, \
+     without the labels of both hosts, as the next one",
+);
+pub(crate) const ENDS_UNMATCHED: WireMetric = counter(
+    "wire_ends_unmatched_requests_total",
+    "",
+    "reported requests that were not found at the other end, by `reason` (connection, request, \
+     limit, ambiguous)",
+);
+pub(crate) const ENDS_CLOCK_OFFSET: WireMetric = gauge(
+    "wire_ends_clock_offset_seconds",
+    "s",
+    "clock of the server's host minus that of the client's host, by `bound` (lower, upper): the \
+     true difference is between both",
+);
+pub(crate) const ENDS_WAITING: WireMetric = gauge(
+    "wire_ends_waiting_requests",
+    "",
+    "reported requests that wait for the other end; without labels of hosts",
+);
+
 /// All metrics, in the order of docs/wire.md.
 pub(crate) const METRICS: &[WireMetric] = &[
     LATENCY,
@@ -295,6 +358,17 @@ pub(crate) const METRICS: &[WireMetric] = &[
     OPEN_CONNECTIONS,
     CONNECTION_MEMORY,
     STATEMENT_MEMORY,
+    ENDS_LATENCY,
+    ENDS_NETWORK,
+    ENDS_ONE_WAY,
+    ENDS_SERVER,
+    ENDS_CONNECT,
+    ENDS_MATCHED,
+    ENDS_UNTIMED,
+    ENDS_REPORTED,
+    ENDS_UNMATCHED,
+    ENDS_CLOCK_OFFSET,
+    ENDS_WAITING,
 ];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The role `wire`: table `[wire]` of the settings, and its status.
+//! The role `wire`: tables `[wire]` and `[wire_ends]` of the settings, and its status.
 //!
 //! A capture that cannot start does not stop the node: the reason is a log line and in the status,
 //! and the next reload tries again.
@@ -8,11 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use intake::{Meter, MetricSnapshot, SnapshotValue};
 use role::json::Json;
 use role::settings::{Document, Problems, SettingsCheck};
-use role::{BoxError, Role, RoleContext, StatusSection, run_blocking};
+use role::{BoxError, Role, RoleContext, StatusSection, WriteRoute, WriteRouteSpec, run_blocking};
 
 use crate::capture_status::CaptureStatus;
 use crate::capture_thread::WireCapture;
-use crate::settings::WireTables;
+use crate::end_queue::EndQueue;
+use crate::end_receiver::{EndReceiver, EndStore, REPORT};
+use crate::end_reporter::EndReporter;
+use crate::settings::{CaptureSettings, WireTables};
 
 /// Wire role.
 #[derive(Debug)]
@@ -25,11 +28,24 @@ pub struct WireRole {
     /// As `status`, for the gauge.
     measured: Arc<Mutex<Option<CaptureStatus>>>,
     line: Option<String>,
+    ends: WireEnds,
+}
+
+/// The comparison of both ends.
+#[derive(Debug)]
+struct WireEnds {
+    receiver: EndReceiver,
+    store: Option<EndStore>,
+    reporter: Option<EndReporter>,
+    line: Option<String>,
+    /// Whether they could not start.
+    has_failed: bool,
 }
 
 impl Role for WireRole {
     const NAME: &'static str = "wire";
-    const KEYS: &'static [&'static str] = &["wire"];
+    const KEYS: &'static [&'static str] = &["wire", "wire_ends"];
+    const WRITE_ROUTES: &'static [&'static WriteRouteSpec] = &[&REPORT];
 
     type Settings = WireTables;
 
@@ -43,7 +59,7 @@ impl Role for WireRole {
 
     /// The operations of an interval are in memory.
     fn buffers_in_memory(settings: &WireTables) -> bool {
-        settings.is_enabled()
+        settings.is_enabled() || settings.receives_ends()
     }
 
     fn start(settings: &WireTables, context: &RoleContext) -> Result<WireRole, BoxError> {
@@ -54,6 +70,7 @@ impl Role for WireRole {
             status: None,
             measured: Arc::default(),
             line: None,
+            ends: WireEnds::new(),
         };
         register_gauge(context.intake.meter(), &role.measured);
         role.start_capture(context);
@@ -67,14 +84,13 @@ impl Role for WireRole {
     ) -> Result<Vec<String>, BoxError> {
         let is_same = self.settings == *settings && self.host == context.host;
         let has_tls_error = self.status.as_ref().is_some_and(CaptureStatus::has_tls_error);
-        let has_failed = settings.is_enabled() && self.capture.is_none();
+        let has_failed = settings.is_enabled() && self.capture.is_none() || self.ends.has_failed;
         if is_same && !has_failed {
             return Ok(if has_tls_error { self.open_tls(context) } else { Vec::new() });
         }
         let mut lines = Vec::new();
-        if let Some(capture) = self.capture.take()
-            && let Err(error) = run_blocking(move || capture.stop()).await?
-        {
+        let had_ends = self.ends.line.is_some();
+        if let Err(error) = self.stop_all().await {
             lines.push(format!("wire: {error}"));
         }
         self.settings = settings.clone();
@@ -82,16 +98,21 @@ impl Role for WireRole {
         self.start_capture(context);
         let stopped = || "wire: the capture has stopped".to_owned();
         lines.push(self.line.clone().unwrap_or_else(stopped));
+        let stopped = had_ends.then(|| "wire: both ends are no longer compared".to_owned());
+        lines.extend(self.ends.line.clone().or(stopped));
         Ok(lines)
     }
 
-    async fn stop(self) -> Result<(), BoxError> {
-        let Some(capture) = self.capture else { return Ok(()) };
-        Ok(run_blocking(move || capture.stop()).await??)
+    async fn stop(mut self) -> Result<(), BoxError> {
+        self.stop_all().await
     }
 
     fn log_lines(&self) -> Vec<String> {
-        self.line.iter().cloned().collect()
+        self.line.iter().chain(&self.ends.line).cloned().collect()
+    }
+
+    fn write_routes(&self) -> Vec<WriteRoute> {
+        vec![self.ends.receiver.route()]
     }
 
     fn status(&self) -> Vec<StatusSection> {
@@ -117,17 +138,33 @@ impl WireRole {
     /// Starts the capture that the settings describe.
     fn start_capture(&mut self, context: &RoleContext) {
         (self.status, self.line) = (None, None);
-        self.try_start(context);
+        let queue = self.ends.start(&self.settings, context);
+        self.try_start(context, queue);
         *self.measured.lock().unwrap_or_else(PoisonError::into_inner) = self.status.clone();
     }
 
-    fn try_start(&mut self, context: &RoleContext) {
+    /// Stops the capture, then what reports its last requests, then what stores them. Returns the
+    /// first error.
+    async fn stop_all(&mut self) -> Result<(), BoxError> {
+        let capture = self.capture.take();
+        let (reporter, store) = (self.ends.reporter.take(), self.ends.store.take());
+        let stop = move || {
+            let of_capture = capture.map_or(Ok(()), WireCapture::stop);
+            reporter.into_iter().for_each(EndReporter::stop);
+            let of_store = store.map_or(Ok(()), EndStore::stop);
+            of_capture.and(of_store)
+        };
+        Ok(run_blocking(stop).await??)
+    }
+
+    fn try_start(&mut self, context: &RoleContext, end_queue: Option<EndQueue>) {
         let settings = match self.settings.settings(&self.host) {
             Ok(Some(settings)) => settings,
             Ok(None) => return,
             // The check of the settings reports the same.
             Err(what) => return self.fail(&[], format!("[wire]: {what}")),
         };
+        let settings = CaptureSettings { end_queue, ..settings };
         match WireCapture::start(&settings, &context.intake) {
             Ok(capture) => {
                 let interfaces = match settings.interfaces.is_empty() {
@@ -146,6 +183,51 @@ impl WireRole {
     fn fail(&mut self, interfaces: &[String], error: String) {
         self.line = Some(format!("wire: {error}"));
         self.status = Some(CaptureStatus::failed(interfaces, error));
+    }
+}
+
+impl WireEnds {
+    fn new() -> WireEnds {
+        WireEnds {
+            receiver: EndReceiver::new(),
+            store: None,
+            reporter: None,
+            line: None,
+            has_failed: false,
+        }
+    }
+
+    /// Starts what the settings describe. Returns where the capture hands over its requests.
+    fn start(&mut self, settings: &WireTables, context: &RoleContext) -> Option<EndQueue> {
+        (self.line, self.has_failed) = (None, false);
+        self.try_start(settings, context).unwrap_or_else(|error| {
+            (self.line, self.has_failed) = (Some(format!("wire: {error}")), true);
+            None
+        })
+    }
+
+    fn try_start(
+        &mut self,
+        settings: &WireTables,
+        context: &RoleContext,
+    ) -> Result<Option<EndQueue>, BoxError> {
+        let Some(ends) = settings.ends()? else { return Ok(None) };
+        let (host, intake) = (&context.host, &context.intake);
+        if ends.receives {
+            self.store = Some(EndStore::start(&self.receiver, host, intake)?);
+        }
+        if !settings.is_enabled() {
+            self.line = Some("wire: comparing both ends of other nodes".to_owned());
+            return Ok(None);
+        }
+        let queue = EndQueue::default();
+        let reporter = EndReporter::start(&ends, queue.clone(), &self.receiver, host, intake)?;
+        self.reporter = Some(reporter);
+        self.line = Some(match &ends.target {
+            None => "wire: comparing both ends".to_owned(),
+            Some(target) => format!("wire: reporting requests to {}", target.url),
+        });
+        Ok(Some(queue))
     }
 }
 

@@ -7,11 +7,15 @@ use std::path::Path;
 use protocol::PROTOCOLS;
 use protocol::fingerprint::RouteTemplates;
 use protocol::observer::ObservedProtocol;
+use role::BoxError;
 use role::settings::{Document, Problems, SettingsCheck, Size, TableRef};
 use serde::Deserialize;
 use wire::{
     PORTS_MAX, PeerSettings, RING_BLOCKS, ServiceRule, TlsTarget, TrackerSettings, find_protocol,
 };
+
+use crate::end_queue::EndQueue;
+use crate::end_settings::{EndSettings, WireEndsTable};
 
 const TABLE: TableRef<'static> = TableRef::named("wire");
 /// Longest name of an interface in Linux (`IFNAMSIZ` less the final zero).
@@ -42,6 +46,7 @@ const PEER_CANDIDATES: usize = 4;
 #[serde(deny_unknown_fields, default)]
 pub struct WireTables {
     wire: Option<WireTable>,
+    wire_ends: Option<WireEndsTable>,
 }
 
 /// `[wire]`: operations of other programs, from the packets of this host. The table enables it.
@@ -90,11 +95,24 @@ impl WireTables {
         if let Some(table) = &self.wire {
             table.check(check);
         }
+        if let Some(table) = &self.wire_ends {
+            table.check(check);
+        }
     }
 
     /// Whether packets are captured.
     pub(crate) fn is_enabled(&self) -> bool {
         self.wire.is_some()
+    }
+
+    /// Whether requests of both ends are compared here.
+    pub(crate) fn receives_ends(&self) -> bool {
+        self.wire_ends.as_ref().is_some_and(WireEndsTable::receives)
+    }
+
+    /// Settings of the comparison of both ends; `None` without the table.
+    pub(crate) fn ends(&self) -> Result<Option<EndSettings>, BoxError> {
+        self.wire_ends.as_ref().map(WireEndsTable::settings).transpose()
     }
 
     /// Settings of the capture; `None` without the table.
@@ -223,6 +241,7 @@ impl WireTable {
             statements_max: self.max_statements.unwrap_or(STATEMENTS.0),
             peers: self.peers(),
             threads: self.threads.unwrap_or(THREADS.0),
+            end_queue: None,
         })
     }
 }
@@ -248,6 +267,8 @@ pub struct CaptureSettings {
     pub(crate) peers: Option<PeerSettings>,
     /// Threads that read packets.
     pub(crate) threads: usize,
+    /// Where measured requests go, if they are compared with those of the other end.
+    pub(crate) end_queue: Option<EndQueue>,
 }
 
 /// Limits of the statements in an interval of one thread.
@@ -264,7 +285,7 @@ impl CaptureSettings {
     pub fn with_keys(host: &str, keys: &str) -> Result<CaptureSettings, Problems> {
         let text = format!("[wire]\n{keys}");
         let document = Document::parse(&text, Path::new("."))?;
-        let tables: WireTables = document.read(&["wire"])?;
+        let tables: WireTables = document.read(&["wire", "wire_ends"])?;
         let mut check = SettingsCheck::new(&document);
         tables.check(&mut check);
         let problems = check.finish();

@@ -23,6 +23,8 @@ pub use route::{
     Parameter, Route, RouteError, RouteFormat, RouteHandler, RouteQuery, RouteSpec, RouteWait,
 };
 pub use route_events::{EventBatch, RouteEvent, RouteEvents};
-pub use write_route::{WriteHandler, WriteMethod, WriteRequest, WriteRoute, WriteRouteSpec};
+pub use write_route::{
+    WriteHandler, WriteMethod, WriteRequest, WriteRoute, WriteRouteSpec, WriteScope,
+};
 
 pub use render::json;

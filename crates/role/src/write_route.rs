@@ -1,5 +1,4 @@
-//! HTTP API routes of roles that change something: `POST` and `DELETE`, for tokens with the scope
-//! `alerts`.
+//! HTTP API routes of roles that change something: `POST` and `DELETE`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use crate::route::{Parameter, RouteError, RouteQuery};
 /// Method of a route that changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMethod {
-    /// `POST` with a JSON body.
+    /// `POST` with a body.
     Post,
     /// `DELETE` without a body.
     Delete,
@@ -26,6 +25,15 @@ impl WriteMethod {
     }
 }
 
+/// Scope that a token needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteScope {
+    /// `alerts`; bodies are JSON.
+    Alerts,
+    /// `ingest`; bodies are bytes of a format of topdeck.
+    Ingest,
+}
+
 /// OpenAPI description of a route that changes something.
 #[derive(Debug)]
 pub struct WriteRouteSpec {
@@ -33,11 +41,13 @@ pub struct WriteRouteSpec {
     pub method: WriteMethod,
     /// The path, with variable parts in braces, which are parameters.
     pub path: &'static str,
+    /// Scope of the tokens.
+    pub scope: WriteScope,
     /// Description, one sentence.
     pub about: &'static str,
     /// All parameters; other parameters are rejected.
     pub parameters: &'static [Parameter],
-    /// Description of the JSON body; `None` if there is none.
+    /// Description of the body; `None` if there is none.
     pub body: Option<&'static str>,
     /// Description of the response.
     pub response: &'static str,

@@ -25,7 +25,7 @@ use crate::service::ServiceStatistics;
 use crate::tracker::ConnectionTracker;
 
 /// A record of the client's end and one of the server's.
-type RecordPair<'a, T> = (&'a T, &'a T);
+pub(crate) type RecordPair<'a, T> = (&'a T, &'a T);
 
 /// Requests of two captures. Pairs are of the client's and the server's end.
 pub struct EndComparison {
@@ -168,11 +168,11 @@ impl EndComparison {
                 handshakes.push((client, server));
             }
         });
-        let clocks = clock_offset(&pairs, &handshakes);
+        let clocks = clock_offset(&pairs, &handshakes, None);
         let mut offset = None;
         for (client, server) in pairs {
             let service = &mut services[client.service as usize];
-            service.record(client, server, &clocks, &mut offset);
+            service.record(client, server, 1, &clocks, &mut offset);
         }
         for (client, server) in handshakes {
             services[client.service as usize].connect.record(client, server);
@@ -191,7 +191,7 @@ impl EndComparison {
 /// What requests of both ends have in common: connection and positions. A service that is beyond
 /// the limit at one end may be known by its name at the other.
 fn request_key(of: &RequestRecord) -> (u32, bool, [u32; 4]) {
-    (of.connection, of.begins_at_server, of.ends)
+    (of.connection, of.begins_at_server, of.numbers)
 }
 
 fn handshake_key(of: &HandshakeRecord) -> (u32, [u32; 2]) {
@@ -270,10 +270,12 @@ fn join<'a, T, K: Ord>(
 }
 
 /// The difference of the clocks from requests and handshakes of both ends: without those that
-/// retransmissions may have affected, unless there are no others.
-fn clock_offset(
+/// retransmissions may have affected, unless there are no others. `earlier` is what was known
+/// before them.
+pub(crate) fn clock_offset(
     requests: &[RecordPair<'_, RequestRecord>],
     handshakes: &[RecordPair<'_, HandshakeRecord>],
+    earlier: Option<OffsetInterval>,
 ) -> ClockOffset {
     let limits = |is_any: bool| {
         let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
@@ -304,6 +306,10 @@ fn clock_offset(
     if to_server.is_empty() {
         (to_server, to_client) = limits(true);
     }
+    if let Some(OffsetInterval { time, lower, upper }) = earlier {
+        to_server.push((time, upper));
+        to_client.push((time, lower));
+    }
     ClockOffset::new(to_server, to_client)
 }
 
@@ -314,7 +320,7 @@ fn difference(one: u64, other: u64) -> i64 {
 }
 
 impl ServiceComparison {
-    fn new(name: String, protocol: &'static ObservedProtocol) -> ServiceComparison {
+    pub(crate) fn new(name: String, protocol: &'static ObservedProtocol) -> ServiceComparison {
         ServiceComparison {
             name,
             protocol,
@@ -339,44 +345,45 @@ impl ServiceComparison {
         self.matched + self.ends.iter().map(EndCounts::unmatched).sum::<u64>()
     }
 
-    /// Records a request of both ends.
-    fn record(
+    /// Records `requests` with the same times at both ends.
+    pub(crate) fn record(
         &mut self,
         client: &RequestRecord,
         server: &RequestRecord,
+        requests: u64,
         clocks: &ClockOffset,
         offset: &mut Option<OffsetSummary>,
     ) {
-        self.matched += 1;
+        self.matched += requests;
         if client.is_wait {
-            self.waits += 1;
+            self.waits += requests;
             return;
         }
         if client.begins_at_server {
-            self.later_statements += 1;
+            self.later_statements += requests;
             return;
         }
         // Only requests with times in order are recorded.
         let [at_client, at_server] = [client, server].map(|of| of.times[3] - of.times[0]);
-        self.latency[0].record(at_client as f64);
-        self.latency[1].record(at_server as f64);
+        self.latency[0].record_n(at_client as f64, requests);
+        self.latency[1].record_n(at_server as f64, requests);
         let server_time = server.times[2].saturating_sub(server.times[1]);
         match server.is_first {
-            true => self.first_server_time.record(server_time as f64),
-            false => self.server_time.record(server_time as f64),
+            true => self.first_server_time.record_n(server_time as f64, requests),
+            false => self.server_time.record_n(server_time as f64, requests),
         }
         let Some(network) = at_client.checked_sub(at_server) else {
-            self.negative += 1;
+            self.negative += requests;
             return;
         };
-        self.network.record(network as f64);
+        self.network.record_n(network as f64, requests);
         let intervals = [0, 3].map(|at| clocks.at(client.times[at]));
         let [Some(request), Some(response)] = intervals else {
-            self.undirected += 1;
+            self.undirected += requests;
             return;
         };
         if !request.is_consistent() || !response.is_consistent() {
-            self.undirected += 1;
+            self.undirected += requests;
             return;
         }
         OffsetSummary::add(offset, request);
@@ -387,11 +394,13 @@ impl ServiceComparison {
             sent.saturating_sub(request.upper),
             sent.saturating_sub(request.lower),
             limit,
+            requests,
         );
         self.to_client.record(
             received.saturating_add(response.lower),
             received.saturating_add(response.upper),
             limit,
+            requests,
         );
     }
 
@@ -411,15 +420,15 @@ impl EndCounts {
 }
 
 impl BoundedTimes {
-    /// Records a time, which is not negative and not longer than `limit`.
-    fn record(&mut self, least: i64, most: i64, limit: i64) {
-        self.least.record(least.clamp(0, limit) as f64);
-        self.most.record(most.clamp(0, limit) as f64);
+    /// Records a time of `requests`, which is not negative and not longer than `limit`.
+    fn record(&mut self, least: i64, most: i64, limit: i64, requests: u64) {
+        self.least.record_n(least.clamp(0, limit) as f64, requests);
+        self.most.record_n(most.clamp(0, limit) as f64, requests);
     }
 }
 
 impl ConnectTimes {
-    fn record(&mut self, client: &HandshakeRecord, server: &HandshakeRecord) {
+    pub(crate) fn record(&mut self, client: &HandshakeRecord, server: &HandshakeRecord) {
         let times = [client, server].map(|of| of.times[1].checked_sub(of.times[0]));
         let [Some(at_client), Some(at_server)] = times else { return };
         self.ends[0].record(at_client as f64);

@@ -19,6 +19,9 @@ mod connection_table;
 mod datagram_flow;
 mod elf_symbols;
 mod end_comparison;
+mod end_matcher;
+mod end_names;
+mod end_report;
 mod fingerprint_cache;
 mod in_flight;
 mod operation_totals;
@@ -52,6 +55,11 @@ pub use elf_symbols::find_functions;
 pub use end_comparison::{
     BoundedTimes, ConnectTimes, EndComparison, EndCounts, OffsetSummary, ServiceComparison,
 };
+pub use end_matcher::{
+    EndInterval, EndMatcher, MatchedService, MatchedTotals, PairOffset, ReportOutcome,
+    ReportedService,
+};
+pub use end_report::{ConnectionEnd, EndRecords, EndReport, EndReportCounts, EndReportError};
 pub use fingerprint_cache::FingerprintCacheCounts;
 pub use in_flight::InFlightSummary;
 pub use operation_totals::OperationTotals;

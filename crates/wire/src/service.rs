@@ -257,7 +257,7 @@ pub(crate) struct ConnectionSink<'a> {
 
 impl OperationSink for ConnectionSink<'_> {
     fn operation(&mut self, operation: &Operation<'_>) {
-        let located = self.recorder.as_ref().map(|recorder| recorder.marks.locate(operation));
+        let located = self.recorder.as_mut().map(|recorder| recorder.marks.locate(operation));
         let timed = located.map(|marks| marks.with_times(operation));
         let operation = timed.as_ref().unwrap_or(operation);
         let service = &mut *self.service;
@@ -268,7 +268,8 @@ impl OperationSink for ConnectionSink<'_> {
             return;
         }
         if let (Some(recorder), Some(located)) = (&mut self.recorder, &located) {
-            recorder.record_request(located, operation.is_wait);
+            let sizes = [operation.request_bytes, operation.response_bytes];
+            recorder.record_request(located, operation.is_wait, sizes);
         }
         completeness.measured += 1;
         completeness.waits += u64::from(operation.is_wait);

@@ -14,15 +14,29 @@ use protocol::observer::{FlowDirection, Operation, PacketTime};
 
 use crate::segment_boundaries::{StreamCuts, uncut_bytes};
 
-/// Parts of a stream after which those that no request in flight needs are forgotten.
-const PRUNE_MIN: usize = 8_192;
-/// Parts that stay: those of a request whose start the observer does not tell yet.
-const RECENT_MAX: usize = 4_096;
-/// The same if all connections have more than [`MARKS_MAX`].
+/// The same as the limits if all connections have more than `marks_max` parts.
 const PRUNE_MIN_FULL: usize = 32;
 const RECENT_MAX_FULL: usize = 16;
-/// Parts of all streams, 24 bytes each. Those of a response of 6 GB fit.
-const MARKS_MAX: usize = 4 << 20;
+
+/// Limits of parts that are remembered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MarkLimits {
+    /// Parts of a stream after which those that no request in flight needs are forgotten.
+    pub(crate) prune_min: usize,
+    /// Parts that stay: those of a request whose start the observer does not tell yet.
+    pub(crate) recent_max: usize,
+    /// Parts of all streams, 24 bytes each.
+    pub(crate) marks_max: usize,
+}
+
+impl MarkLimits {
+    /// Those of a file: the parts of a response of 6 GB fit.
+    pub(crate) const FILE: MarkLimits =
+        MarkLimits { prune_min: 8_192, recent_max: 4_096, marks_max: 4 << 20 };
+    /// Those of a capture that does not end.
+    pub(crate) const LIVE: MarkLimits =
+        MarkLimits { prune_min: 512, recent_max: 256, marks_max: 512 << 10 };
+}
 
 /// Parts of both streams of a connection.
 pub(crate) struct ConnectionMarks {
@@ -35,6 +49,8 @@ pub(crate) struct ConnectionMarks {
     last_disturbance: PacketTime,
     /// Token of the first bytes of the client.
     first_request: PacketTime,
+    /// Tokens of the first and last byte of the request that was located last.
+    last_request: [PacketTime; 2],
 }
 
 /// Parts of one stream, oldest first.
@@ -49,6 +65,8 @@ struct StreamMarks {
 struct StreamMark {
     token: PacketTime,
     time: PacketTime,
+    /// Sequence number of its first byte.
+    start: u32,
     /// Sequence number behind it.
     end: u32,
 }
@@ -57,15 +75,24 @@ struct StreamMark {
 /// the request, first and last byte of the response.
 #[derive(Clone, Copy)]
 pub(crate) struct OperationMarks {
-    /// Sequence numbers behind the parts that have these bytes; `None` if one is unknown.
-    pub(crate) ends: Option<[u32; 4]>,
+    /// The parts that have these bytes; `None` if one is unknown.
+    pub(crate) parts: Option<[PartNumbers; 4]>,
     pub(crate) times: [PacketTime; 4],
     /// Whether it begins with bytes of the server: a later statement of one message.
     pub(crate) begins_at_server: bool,
+    /// Whether the request that was located before has bytes of the part in which this one begins.
+    pub(crate) shares_start: bool,
     /// Whether no segment was repeated or out of order during the operation.
     pub(crate) is_undisturbed: bool,
     /// Whether the request is in the first bytes that the client sent.
     pub(crate) is_first: bool,
+}
+
+/// Sequence numbers of the first byte of a part, and behind its last one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PartNumbers {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
 }
 
 impl OperationMarks {
@@ -76,9 +103,21 @@ impl OperationMarks {
     }
 }
 
-/// Number of parts of all streams.
-#[derive(Default)]
-pub(crate) struct MarkCount(usize);
+/// Number of parts of all streams, and its limits.
+pub(crate) struct MarkCount {
+    parts: usize,
+    limits: MarkLimits,
+}
+
+impl MarkCount {
+    pub(crate) fn new(limits: MarkLimits) -> MarkCount {
+        MarkCount { parts: 0, limits }
+    }
+
+    fn is_full(&self) -> bool {
+        self.parts >= self.limits.marks_max
+    }
+}
 
 impl ConnectionMarks {
     pub(crate) fn new(
@@ -94,6 +133,7 @@ impl ConnectionMarks {
             last_token: 0,
             last_disturbance: 0,
             first_request: 0,
+            last_request: [0; 2],
         }
     }
 
@@ -114,8 +154,8 @@ impl ConnectionMarks {
         let stream = self.stream(direction);
         let bytes = uncut_bytes(&stream.cuts, sequence, length);
         let end = sequence.wrapping_add(bytes as u32);
-        stream.marks.push_back(StreamMark { token, time, end });
-        count.0 += 1;
+        stream.marks.push_back(StreamMark { token, time, start: sequence, end });
+        count.parts += 1;
         (bytes, token)
     }
 
@@ -125,7 +165,7 @@ impl ConnectionMarks {
     }
 
     /// Finds the parts that an operation has the times of.
-    pub(crate) fn locate(&self, operation: &Operation<'_>) -> OperationMarks {
+    pub(crate) fn locate(&mut self, operation: &Operation<'_>) -> OperationMarks {
         let Operation { request_start, request_end, response_start, response_end, .. } = *operation;
         let tokens = [request_start, request_end, response_start, response_end];
         let requests = [request_start, request_end].map(|token| self.to_server.find(token));
@@ -134,10 +174,13 @@ impl ConnectionMarks {
         let of_server = |at: usize| self.to_client.find(tokens[at]);
         let parts = [of_any(0), of_any(1), of_server(2), of_server(3)];
         let is_known = parts.iter().all(Option::is_some);
+        let before = std::mem::replace(&mut self.last_request, [request_start, request_end]);
         OperationMarks {
-            ends: is_known.then(|| parts.map(|part| part.map_or(0, |mark| mark.end))),
+            parts: is_known
+                .then(|| parts.map(|part| part.map(StreamMark::numbers).unwrap_or_default())),
             times: array::from_fn(|at| parts[at].map_or(tokens[at], |mark| mark.time)),
             begins_at_server,
+            shares_start: before.contains(&request_start),
             is_undisturbed: request_start > self.last_disturbance,
             is_first: request_start == self.first_request,
         }
@@ -150,7 +193,8 @@ impl ConnectionMarks {
             FlowDirection::ToClient => &self.to_client,
         };
         let marks = stream.marks.len();
-        marks >= stream.prune_at || count.0 >= MARKS_MAX && marks >= PRUNE_MIN_FULL
+        let is_long = marks >= stream.prune_at.max(count.limits.prune_min);
+        is_long || count.is_full() && marks >= PRUNE_MIN_FULL
     }
 
     /// Forgets the parts before the `oldest` request in flight. If all connections have too many,
@@ -161,9 +205,9 @@ impl ConnectionMarks {
         oldest: Option<PacketTime>,
         count: &mut MarkCount,
     ) {
-        let is_full = count.0 >= MARKS_MAX;
+        let is_full = count.is_full();
         let stream = self.stream(direction);
-        let recent = if is_full { RECENT_MAX_FULL } else { RECENT_MAX };
+        let recent = if is_full { RECENT_MAX_FULL } else { count.limits.recent_max };
         let old = stream.marks.len().saturating_sub(recent);
         let unused = match oldest.filter(|_| !is_full) {
             Some(oldest) => stream.marks.partition_point(|mark| mark.token < oldest).min(old),
@@ -171,14 +215,14 @@ impl ConnectionMarks {
         };
         stream.marks.drain(..unused);
         stream.marks.shrink_to(stream.marks.len() * 2);
-        stream.prune_at = PRUNE_MIN.max(stream.marks.len() * 2);
-        count.0 -= unused;
+        stream.prune_at = stream.marks.len() * 2;
+        count.parts -= unused;
     }
 
     /// Forgets all parts.
     pub(crate) fn clear(&mut self, count: &mut MarkCount) {
         for stream in [&mut self.to_server, &mut self.to_client] {
-            count.0 -= stream.marks.len();
+            count.parts -= stream.marks.len();
             stream.marks = VecDeque::new();
         }
     }
@@ -193,12 +237,18 @@ impl ConnectionMarks {
 
 impl StreamMarks {
     fn new(cuts: Arc<[u32]>) -> StreamMarks {
-        StreamMarks { cuts, marks: VecDeque::new(), prune_at: PRUNE_MIN }
+        StreamMarks { cuts, marks: VecDeque::new(), prune_at: 0 }
     }
 
     fn find(&self, token: PacketTime) -> Option<StreamMark> {
         let at = self.marks.partition_point(|mark| mark.token < token);
         self.marks.get(at).filter(|mark| mark.token == token).copied()
+    }
+}
+
+impl StreamMark {
+    fn numbers(self) -> PartNumbers {
+        PartNumbers { start: self.start, end: self.end }
     }
 }
 
@@ -233,7 +283,7 @@ mod tests {
 
     #[test]
     fn parts_of_one_packet_have_tokens_of_their_own_and_their_true_time() {
-        let (mut marks, mut count) = (marks(), MarkCount::default());
+        let (mut marks, mut count) = (marks(), MarkCount::new(MarkLimits::FILE));
         marks.to_server.cuts = [100, 110, 130].into();
         let mut tokens = Vec::new();
         let (mut sequence, mut length) = (100, 30);
@@ -246,39 +296,56 @@ mod tests {
         assert_eq!(tokens, [(10, 50), (20, 51)]);
         marks.mark(FlowDirection::ToClient, 900, 60, 5, &mut count);
         let located = marks.locate(&operation([50, 51, 60, 60]));
-        assert_eq!(located.ends, Some([110, 130, 905, 905]));
+        assert_eq!(located.parts, Some(numbers([(100, 110), (110, 130), (900, 905), (900, 905)])));
         assert_eq!(located.times, [50, 50, 60, 60]);
         assert!(located.is_first && located.is_undisturbed);
-        assert!(!located.begins_at_server);
+        assert!(!located.begins_at_server && !located.shares_start);
         // The second statement of a message begins where the response to the first one ends.
         marks.mark(FlowDirection::ToClient, 905, 70, 5, &mut count);
         let later = marks.locate(&operation([60, 60, 70, 70]));
-        assert_eq!((later.ends, later.begins_at_server), (Some([905, 905, 910, 910]), true));
+        let expected = numbers([(900, 905), (900, 905), (905, 910), (905, 910)]);
+        assert_eq!((later.parts, later.begins_at_server), (Some(expected), true));
         // A time of the client names no part of a response, and an unknown one names nothing.
-        assert_eq!(marks.locate(&operation([50, 51, 51, 60])).ends, None);
-        assert_eq!(marks.locate(&operation([49, 51, 60, 60])).ends, None);
+        assert_eq!(marks.locate(&operation([50, 51, 51, 60])).parts, None);
+        assert_eq!(marks.locate(&operation([49, 51, 60, 60])).parts, None);
+        // The part in which a request begins has the end, or the start, of the one before.
+        for (start, shares_start) in [(50, false), (51, true), (51, true), (50, false)] {
+            let located = marks.locate(&operation([start, 51, 70, 70]));
+            assert_eq!(located.shares_start, shares_start);
+        }
         marks.disturb();
         assert!(!marks.locate(&operation([50, 51, 60, 60])).is_undisturbed);
     }
 
+    fn numbers(parts: [(u32, u32); 4]) -> [PartNumbers; 4] {
+        parts.map(|(start, end)| PartNumbers { start, end })
+    }
+
     #[test]
     fn parts_are_forgotten_up_to_the_oldest_request_in_flight() {
-        let (mut marks, mut count) = (marks(), MarkCount::default());
+        for limits in [MarkLimits::FILE, MarkLimits::LIVE] {
+            check_forgetting(limits);
+        }
+    }
+
+    fn check_forgetting(limits: MarkLimits) {
+        let (mut marks, mut count) = (marks(), MarkCount::new(limits));
         let direction = FlowDirection::ToClient;
-        for time in 1..=PRUNE_MIN as u64 {
+        for time in 1..=limits.prune_min as u64 {
             assert!(!marks.must_prune(direction, &count));
             marks.mark(direction, time as u32, time, 1, &mut count);
         }
         assert!(marks.must_prune(direction, &count));
         marks.prune(direction, Some(10), &mut count);
-        assert_eq!(count.0, PRUNE_MIN - 9);
+        assert_eq!(count.parts, limits.prune_min - 9);
+        assert!(!marks.must_prune(direction, &count), "until there are twice as many");
         marks.prune(direction, None, &mut count);
-        assert_eq!(count.0, RECENT_MAX);
+        assert_eq!(count.parts, limits.recent_max);
         // Without memory for it, nothing is spared.
-        count.0 += MARKS_MAX;
+        count.parts += limits.marks_max;
         marks.prune(direction, Some(1), &mut count);
-        assert_eq!(count.0, MARKS_MAX + RECENT_MAX_FULL);
+        assert_eq!(count.parts, limits.marks_max + RECENT_MAX_FULL);
         marks.clear(&mut count);
-        assert_eq!(count.0, MARKS_MAX);
+        assert_eq!(count.parts, limits.marks_max);
     }
 }

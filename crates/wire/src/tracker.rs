@@ -16,6 +16,7 @@ use crate::connection::{
 };
 use crate::connection_table::{ConnectionKey, ConnectionTable};
 use crate::datagram_flow::{DatagramContext, DatagramTable};
+use crate::end_report::EndRecords;
 use crate::fingerprint_cache::FingerprintCacheCounts;
 use crate::in_flight::{InFlightCounter, InFlightSummary, NormalizedRequests};
 use crate::packet::{Packet, TcpFlags, TransportHeader, UndecodedReason};
@@ -223,6 +224,22 @@ impl ConnectionTracker {
     /// [`EndComparison`](crate::EndComparison) with another capture. Streams are cut at `cuts`.
     pub fn record_requests(&mut self, cuts: StreamCuts) {
         self.log = Some(RequestLog::new(cuts));
+    }
+
+    /// As [`Self::record_requests`], for reports while packets are captured: the segments at the
+    /// other end are not known. [`Self::take_end_records`] takes the requests.
+    pub fn record_live_requests(&mut self) {
+        self.log = Some(RequestLog::live());
+    }
+
+    /// Takes the requests that were recorded since the last call; `None` if there are none.
+    pub fn take_end_records(&mut self) -> Option<EndRecords> {
+        let log = self.log.as_mut().filter(|log| log.has_records())?.take();
+        let services = self.services.services();
+        Some(EndRecords::new(log, |index| {
+            let service = &services[index as usize];
+            (service.name.clone(), service.protocol)
+        }))
     }
 
     /// Ends the recording of requests.

@@ -51,7 +51,8 @@ const fn offered_write(
     parameters: &'static [role::Parameter],
 ) -> role::WriteRouteSpec {
     let (about, response) = ("Echo.", "the request");
-    role::WriteRouteSpec { method, path, about, parameters, body: Some("any"), response }
+    let scope = role::WriteScope::Alerts;
+    role::WriteRouteSpec { method, path, scope, about, parameters, body: Some("any"), response }
 }
 
 fn echo(request: &role::WriteRequest) -> Result<api::json::Json, role::RouteError> {

@@ -15,12 +15,12 @@ use crate::conversation::{
 };
 
 /// The server's clock minus the client's, in nanoseconds.
-const OFFSET: u64 = 7_000_000_000;
+pub(crate) const OFFSET: u64 = 7_000_000_000;
 /// Delays of the network, less than half of the shortest time between two packets.
-const DELAYS: [u64; 2] = [300, 120];
+pub(crate) const DELAYS: [u64; 2] = [300, 120];
 
 /// The packets as the host of the server sees them.
-fn at_server(packets: &[TestPacket]) -> Vec<TestPacket> {
+pub(crate) fn at_server(packets: &[TestPacket]) -> Vec<TestPacket> {
     let mut packets = packets.to_vec();
     for packet in &mut packets {
         packet.time += OFFSET;
@@ -34,7 +34,7 @@ fn at_server(packets: &[TestPacket]) -> Vec<TestPacket> {
 
 /// The packets with neighbours of one direction joined up to `bytes_max`, as a network card or the
 /// kernel joins them: at the time of the last one.
-fn joined(packets: &[TestPacket], bytes_max: usize) -> Vec<TestPacket> {
+pub(crate) fn joined(packets: &[TestPacket], bytes_max: usize) -> Vec<TestPacket> {
     let mut all: Vec<TestPacket> = Vec::new();
     for packet in packets {
         let fits = |last: &&mut TestPacket| {
@@ -236,14 +236,14 @@ fn exchanged_captures_have_negative_times() {
 
 /// Damage to the packets of one capture.
 #[derive(Clone, Debug)]
-struct CaptureDamage {
+pub(crate) struct CaptureDamage {
     lost: Vec<prop::sample::Index>,
     cut: Vec<(prop::sample::Index, usize)>,
     late_start: usize,
     joined_bytes: usize,
 }
 
-fn damage() -> impl Strategy<Value = CaptureDamage> {
+pub(crate) fn damage() -> impl Strategy<Value = CaptureDamage> {
     let at = any::<prop::sample::Index>;
     let lost = prop::collection::vec(at(), 0..4);
     let cut = prop::collection::vec((at(), 0..100_usize), 0..3);
@@ -254,7 +254,7 @@ fn damage() -> impl Strategy<Value = CaptureDamage> {
     })
 }
 
-fn damaged(packets: &[TestPacket], damage: &CaptureDamage) -> Vec<TestPacket> {
+pub(crate) fn damaged(packets: &[TestPacket], damage: &CaptureDamage) -> Vec<TestPacket> {
     let mut packets = joined(packets, damage.joined_bytes);
     for at in &damage.lost {
         let at = at.index(packets.len());
@@ -269,7 +269,7 @@ fn damaged(packets: &[TestPacket], damage: &CaptureDamage) -> Vec<TestPacket> {
 }
 
 /// Segments that arrive at the server in another order. Times stay.
-fn reordered(packets: &[TestPacket], swaps: &[prop::sample::Index]) -> Vec<TestPacket> {
+pub(crate) fn reordered(packets: &[TestPacket], swaps: &[prop::sample::Index]) -> Vec<TestPacket> {
     let mut packets = packets.to_vec();
     for at in swaps {
         let at = at.index(packets.len() - 1);

@@ -11,18 +11,19 @@ use std::net::SocketAddrV4;
 
 use protocol::fingerprint::RouteTemplates;
 use wire::{
-    CaptureFile, CapturedPacket, ConnectionTracker, EndComparison, LinkType, Packet,
-    SegmentBoundaries, ServiceRule, ServiceTransport, TlsClock, TlsEvent, TrackerSettings,
-    find_functions,
+    CaptureFile, CapturedPacket, ConnectionEnd, ConnectionTracker, EndComparison, EndInterval,
+    EndMatcher, EndReport, LinkType, Packet, SegmentBoundaries, ServiceRule, ServiceTransport,
+    TlsClock, TlsEvent, TrackerSettings, find_functions,
 };
 
 /// Panics on a violation.
 pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, FuzzCheck); 4] = [
+pub(crate) const CHECKS: [(&str, FuzzCheck); 5] = [
     ("capture_file", capture_file),
     ("elf_symbols", elf_symbols),
+    ("end_report", end_report),
     ("packet_tracker", packet_tracker),
     ("tls_event", tls_event),
 ];
@@ -56,6 +57,42 @@ fn elf_symbols(bytes: &[u8]) {
     assert!(budget <= BUDGET);
     let offsets = found.unwrap_or_default();
     assert!(offsets.iter().flatten().all(|offset| *offset < bytes.len() as u64), "{offsets:?}");
+}
+
+/// Any bytes are a report, which has the same bytes again, or an error. Each request of two
+/// reports, the first of which has its length before it, is matched, unmatched, or waits.
+fn end_report(bytes: &[u8]) {
+    let parts = bytes.split_first_chunk().map(|(length, rest)| {
+        rest.split_at(rest.len().min(usize::from(u16::from_le_bytes(*length))))
+    });
+    let (first, second) = parts.unwrap_or_default();
+    let mut matcher = EndMatcher::new();
+    for bytes in [first, second, bytes] {
+        let Ok(report) = EndReport::decode(bytes) else { continue };
+        assert_eq!(report.encode(), bytes);
+        matcher.add(&report, 1_000);
+    }
+    check_matcher(matcher);
+}
+
+/// Checks that all requests are accounted for, before and after they have waited.
+fn check_matcher(mut matcher: EndMatcher) -> EndInterval {
+    let interval = matcher.take_interval(2_000);
+    let reported: u64 = interval.reported.iter().map(|service| service.reported).sum();
+    let matched: u64 = interval.services.iter().map(|service| service.totals.matched).sum();
+    for (time, interval) in [(40_000_000_000, &interval), (80_000_000_000, &interval)] {
+        let of = |interval: &EndInterval| {
+            let unmatched = interval.reported.iter().map(|service| {
+                let ends = service.other_connection + service.other_request;
+                ends + service.limit + service.ambiguous
+            });
+            unmatched.sum::<u64>() + interval.waiting + 2 * matched
+        };
+        assert_eq!(of(interval), reported);
+        let later = matcher.take_interval(time);
+        assert_eq!((of(&later), later.waiting), (reported, 0));
+    }
+    interval
 }
 
 /// Records of kind, time step, cut, size and bytes: any packets leave consistent counts, and a
@@ -124,6 +161,23 @@ fn check_both_ends(packets: &[(Option<u64>, LinkType, Vec<u8>, u32)]) {
             assert_eq!((counts.other_connection, counts.other_request), (0, 0));
             assert_eq!(counts.measured, service.matched + counts.unlocated);
         }
+    }
+    let mut matcher = EndMatcher::new();
+    for (sender, end) in [ConnectionEnd::Client, ConnectionEnd::Server].into_iter().enumerate() {
+        let mut tracker = tracker();
+        tracker.record_live_requests();
+        captured().for_each(|packet| tracker.read(&packet));
+        let mut report = EndReport::new("host", sender as u64, 1);
+        if let Some(records) = tracker.take_end_records() {
+            let requests = records.requests();
+            let counts = report.add(records, 1, &mut |_, _| Some(end));
+            assert_eq!(counts.reported + counts.unlocated + counts.dropped, requests);
+        }
+        matcher.add(&report, 1_000);
+    }
+    for service in check_matcher(matcher).services {
+        let network = service.comparison.network.sum().estimate;
+        assert_eq!((service.totals.negative, network), (0, 0.0));
     }
 }
 

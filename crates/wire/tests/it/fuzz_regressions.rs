@@ -1,7 +1,7 @@
 //! Past fuzz findings, seeds of the fuzz corpus, and a short run of the checks on arbitrary bytes.
 
 use proptest::prelude::*;
-use wire::TcpFlags;
+use wire::{EndMatcher, EndReport, TcpFlags};
 
 use crate::checks::{self, message_protocol::message};
 use crate::conversation::{Conversation, ConversationShape};
@@ -89,10 +89,35 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("capture_file", capture_file::pcap(&packets)),
         ("capture_file", capture_file::pcapng(&packets)),
         ("elf_symbols", elf_file()),
+        ("end_report", end_reports()),
         ("packet_tracker", exchange.concat()),
         ("packet_tracker", late.concat()),
         ("tls_event", tls.concat()),
     ]
+}
+
+/// The report of the page, and the same of another sender at the other end.
+fn end_reports() -> Vec<u8> {
+    let page = include_str!("../../../../docs/formats/wire-ends.md");
+    let block = page.split("```text\n").nth(1).and_then(|rest| rest.split("```").next());
+    let digits: Vec<u8> = block.unwrap().bytes().filter(u8::is_ascii_hexdigit).collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
+    let first: Vec<u8> = digits.chunks(2).map(byte).collect();
+    let mut second = first.clone();
+    (second[4], second[56]) = (3, 1);
+    [&(first.len() as u16).to_le_bytes()[..], &first, &second].concat()
+}
+
+#[test]
+fn the_seed_of_reports_has_a_match() {
+    let bytes = end_reports();
+    let (first, second) =
+        bytes[2..].split_at(usize::from(u16::from_le_bytes([bytes[0], bytes[1]])));
+    let mut matcher = EndMatcher::new();
+    for bytes in [first, second] {
+        matcher.add(&EndReport::decode(bytes).unwrap(), 1);
+    }
+    assert_eq!(matcher.take_interval(2).services[0].totals.matched, 1);
 }
 
 /// A file of one segment, with a table of names and one of symbols.

@@ -10,6 +10,7 @@ mod fuzz_inputs;
 mod fuzz_regressions;
 mod invariants;
 mod live_capture;
+mod live_ends;
 mod many_connections;
 mod recordings;
 mod scenarios;

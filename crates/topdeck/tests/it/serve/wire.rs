@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
+use super::client::request_at;
 use super::server_process::{ServerProcess, wait_until};
 
 const REQUESTS: usize = 50;
@@ -63,6 +64,79 @@ fn requests_on_loopback_are_measured_and_survive_a_stop() {
     let labels = "service=\"shop\",verb=\"GET\",statement=\"/users/*/orders\",outcome=\"ok\"";
     let count = format!("sum(histogram_count(sum_over_time(wire_latency{{{labels}}}[5m])))");
     assert_eq!(value(&server, &count), Some(REQUESTS as f64));
+}
+
+/// Two nodes on this host, one of which is said to be at the client's end of the connections.
+#[test]
+fn requests_of_both_ends_are_compared_while_they_are_captured() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let capture = format!(
+        "[wire]\ninterfaces = [\"lo\"]\nprotocols = []\nservices = [\"shop={}/http\"]\n\
+         [wire_ends]\n",
+        address.port()
+    );
+    let mut server =
+        ServerProcess::new("serve", &format!("{capture}receive = true\nend = \"server\"\n"));
+    let report_to = format!("report_to = \"http://{}\"\nend = \"client\"\n", server.address());
+    let mut client = ServerProcess::new("serve", &format!("{capture}{report_to}"));
+    server.start();
+    let status = server.get("/v1/status").json()["wire"].clone();
+    if status["capturing"] == false {
+        let error = status["error"].as_str().expect("a reason").to_owned();
+        assert!(error.contains("CAP_NET_RAW"), "{error}");
+        return println!("skipped: {error}");
+    }
+    client.start();
+    assert!(client.log().contains("wire: reporting requests to http://"), "{}", client.log());
+    let serving = thread::spawn(move || serve(&listener));
+    send_requests(address);
+    serving.join().expect("it serves");
+    let requests = Some(REQUESTS as f64);
+    let sum = |metric: &str| format!("sum(max_over_time({metric}{{service=\"shop\"}}[5m]))");
+    wait_until("all requests are matched", || {
+        value(&server, &sum("wire_ends_matched_requests_total")) == requests
+    });
+    assert_eq!(
+        value(&server, &sum("wire_ends_reported_requests_total")),
+        requests.map(|n| 2.0 * n)
+    );
+    assert_eq!(value(&server, &sum("wire_ends_unmatched_requests_total")), Some(0.0));
+    let server_times = "sum(histogram_count(sum_over_time(wire_ends_server_latency[5m])))";
+    assert_eq!(value(&server, server_times), requests);
+    // Each capture stamps the packets itself, some nanoseconds apart.
+    let network = "sum(histogram_count(sum_over_time(wire_ends_network_latency[5m])))";
+    let negative = "sum(max_over_time(wire_ends_untimed_requests_total{reason=\"negative\"}[5m]))";
+    let [timed, negative] = [network, negative].map(|query| value(&server, query).unwrap_or(0.0));
+    assert_eq!(timed + negative, REQUESTS as f64);
+    let own = "sum(topdeck_wire_ends_requests_total{outcome=\"reported\"})";
+    wait_until("its reports are counted", || value(&client, own) == requests);
+    client.stop();
+    server.stop();
+}
+
+#[test]
+fn a_node_that_does_not_compare_rejects_reports() {
+    let mut server = ServerProcess::new("serve", "");
+    server.start();
+    let report = std::fs::read_to_string(crate::root().join("docs/formats/wire-ends.md"))
+        .expect("the page of the format");
+    let block = report.split("```text\n").nth(1).and_then(|rest| rest.split("```").next());
+    let digits: Vec<u8> = block.expect("a block").bytes().filter(u8::is_ascii_hexdigit).collect();
+    let byte = |pair: &[u8]| {
+        u8::from_str_radix(str::from_utf8(pair).expect("digits"), 16).expect("a number")
+    };
+    let body: Vec<u8> = digits.chunks(2).map(byte).collect();
+    let post = |body: &[u8]| {
+        request_at(server.address(), "POST", "/v1/wire/ends", &[], body).expect("it answers")
+    };
+    let answer = post(&body);
+    assert_eq!(answer.status, 404);
+    assert!(answer.text().contains("receive = true in [wire_ends]"), "{}", answer.text());
+    let answer = post(b"TDE1");
+    assert_eq!(answer.status, 400);
+    assert!(answer.text().contains("byte 4 of the report of requests"), "{}", answer.text());
+    server.stop();
 }
 
 #[test]
