@@ -64,7 +64,7 @@ use row_groups::ChunkRows;
 
 pub(crate) use histogram_delta::TrackedStatistics;
 pub(crate) use values::{
-    CumulativeChunk, decode, decode_increments, decode_numbers, last_sample, read_times,
+    CumulativeChunk, NumberDecoder, decode, decode_increments, last_sample, read_times,
 };
 
 /// First bytes of a chunk.

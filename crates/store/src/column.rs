@@ -10,6 +10,7 @@
 )]
 
 mod recent_columns;
+mod short_column;
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -21,10 +22,16 @@ use crate::chunk::ROWS_MAX;
 use recent_columns::RecentColumns;
 
 /// Number of a column.
-pub(crate) trait ColumnNumber: Number {
+pub(crate) trait ColumnNumber: Number + Default {
     /// Distinguishes numbers of other types with the same bits.
     const KIND: NumberKind;
+    /// The type in pco's format.
+    const PCO_TYPE: u8;
     fn bits(self) -> u64;
+    /// What pco stores of the number, in the order of numbers.
+    fn to_latent(self) -> u64;
+    /// The number of which pco stores this.
+    fn from_latent(latent: u64) -> Self;
 }
 
 /// Type of a number.
@@ -37,28 +44,54 @@ pub(crate) enum NumberKind {
 
 impl ColumnNumber for u64 {
     const KIND: NumberKind = NumberKind::Unsigned;
+    const PCO_TYPE: u8 = 2;
     fn bits(self) -> u64 {
         self
+    }
+    fn to_latent(self) -> u64 {
+        self
+    }
+    fn from_latent(latent: u64) -> u64 {
+        latent
     }
 }
 
 impl ColumnNumber for i64 {
     const KIND: NumberKind = NumberKind::Signed;
+    const PCO_TYPE: u8 = 4;
     fn bits(self) -> u64 {
         self as u64
+    }
+    fn to_latent(self) -> u64 {
+        self as u64 ^ 1 << 63
+    }
+    fn from_latent(latent: u64) -> i64 {
+        (latent ^ 1 << 63) as i64
     }
 }
 
 impl ColumnNumber for f64 {
     const KIND: NumberKind = NumberKind::Double;
+    const PCO_TYPE: u8 = 6;
     fn bits(self) -> u64 {
         self.to_bits()
+    }
+    fn to_latent(self) -> u64 {
+        // Negative numbers are complements.
+        let bits = self.to_bits();
+        if bits >> 63 == 1 { !bits } else { bits ^ 1 << 63 }
+    }
+    fn from_latent(latent: u64) -> f64 {
+        f64::from_bits(if latent >> 63 == 1 { latent ^ 1 << 63 } else { !latent })
     }
 }
 
 /// Encodes a column.
 pub(crate) fn put<T: ColumnNumber>(numbers: &[T]) -> Vec<u8> {
-    RecentColumns::get_or_put(numbers, compress)
+    match *numbers {
+        [number] => short_column::put_one(number, |zero| compress(&[zero])),
+        _ => RecentColumns::get_or_put(numbers, compress),
+    }
 }
 
 #[expect(clippy::expect_used, reason = "this level is one of pco's")]
@@ -100,20 +133,35 @@ pub(crate) fn read_doubles(bytes: &[u8], rows: usize) -> model::Result<Vec<f64>>
 const LEVEL: usize = 4;
 
 /// Decodes a column of exactly `rows` numbers.
-pub(crate) fn read<T: Number + Default>(bytes: &[u8], rows: usize) -> model::Result<Vec<T>> {
+pub(crate) fn read<T: ColumnNumber>(bytes: &[u8], rows: usize) -> model::Result<Vec<T>> {
+    let mut numbers = Vec::new();
+    read_into(bytes, rows, &mut numbers)?;
+    Ok(numbers)
+}
+
+/// Replaces `numbers` by what is decoded.
+pub(crate) fn read_into<T: ColumnNumber>(
+    bytes: &[u8],
+    rows: usize,
+    numbers: &mut Vec<T>,
+) -> model::Result<()> {
     let invalid = |found: String| model::Error::Invalid {
         offset: 0,
         field: "column",
         found,
         expected: "a pco stream of one number per row",
     };
-    let mut numbers = vec![T::default(); rows];
-    let progress = standalone::simple_decompress_into(bytes, &mut numbers)
+    numbers.clear();
+    numbers.resize(rows, T::default());
+    if short_column::read(bytes, numbers).is_some() {
+        return Ok(());
+    }
+    let progress = standalone::simple_decompress_into(bytes, numbers)
         .map_err(|error| invalid(error.to_string()))?;
     if progress.n_processed != rows || !progress.finished {
         return Err(invalid(format!("{} numbers", progress.n_processed)));
     }
-    Ok(numbers)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -65,12 +65,24 @@ fn put_runs(out: &mut Vec<u8>, times: &[(i64, i64)]) -> usize {
 }
 
 pub(crate) fn read(reader: &mut WireReader<'_>, rows: usize) -> model::Result<Vec<(i64, i64)>> {
+    let mut times = Vec::new();
+    read_into(reader, rows, &mut times)?;
+    Ok(times)
+}
+
+/// Replaces `times` by what is read.
+pub(crate) fn read_into(
+    reader: &mut WireReader<'_>,
+    rows: usize,
+    times: &mut Vec<(i64, i64)>,
+) -> model::Result<()> {
     let offset = reader.offset();
     let invalid =
         |found: String, expected| model::Error::Invalid { offset, field: "times", found, expected };
-    let times = match reader.u8("time encoding")? {
+    times.clear();
+    match reader.u8("time encoding")? {
         RUNS => {
-            let mut times = Vec::with_capacity(rows);
+            times.reserve(rows);
             let mut before = 0i64;
             while times.len() < rows {
                 let more = reader.varint("rows of a run")?;
@@ -87,25 +99,21 @@ pub(crate) fn read(reader: &mut WireReader<'_>, rows: usize) -> model::Result<Ve
                     times.push((start, before));
                 }
             }
-            times
         }
         COLUMNS => {
             let starts: Vec<i64> = column::read(reader.bytes("starts")?, rows)?;
             let spans: Vec<i64> = column::read(reader.bytes("spans")?, rows)?;
-            starts
-                .into_iter()
-                .zip(spans)
-                .map(|(start, span)| (start, start.wrapping_add(span)))
-                .collect()
+            let ends = starts.iter().zip(spans).map(|(start, span)| start.wrapping_add(span));
+            times.extend(starts.iter().copied().zip(ends));
         }
         found => return Err(invalid(found.to_string(), "0 or 1")),
-    };
+    }
     if times.iter().any(|time| time.1 < time.0)
         || !times.is_sorted_by_key(|&(start, end)| (end, start))
     {
         return Err(invalid("rows out of order".to_owned(), "rows ordered by end time"));
     }
-    Ok(times)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -180,24 +180,35 @@ pub(crate) fn decode(
     Ok((rows, predecessor))
 }
 
-/// Passes the rows of a checked chunk of numbers to `each`, without the predecessor of the first.
-pub(crate) fn decode_numbers(
-    header: &ChunkHeader,
-    bytes: &[u8],
-    each: &mut dyn FnMut(Row<f64>),
-) -> Result<(), Corruption> {
-    let (times, rest) = read_times(header, bytes)?;
-    let mut reader = WireReader::new(rest);
-    match header.content {
-        ChunkKind::Numbers => {}
-        ChunkKind::NumbersWithPredecessor => _ = read_number_predecessor(&mut reader)?,
-        other => return Err(format!("chunk of {other:?}, expected numbers")),
+/// Decodes chunks of numbers, one after the other: the memory serves very many.
+#[derive(Debug, Default)]
+pub(crate) struct NumberDecoder {
+    times: RowTimes,
+    numbers: Vec<f64>,
+}
+
+impl NumberDecoder {
+    /// Rows of a checked chunk, without the predecessor of the first.
+    pub(crate) fn decode<'d>(
+        &'d mut self,
+        header: &ChunkHeader,
+        bytes: &[u8],
+    ) -> Result<impl Iterator<Item = Row<f64>> + use<'d>, Corruption> {
+        let text = |error: model::Error| error.to_string();
+        let NumberDecoder { times, numbers } = self;
+        let mut reader = WireReader::new(&bytes[HEADER_BYTES..]);
+        times::read_into(&mut reader, header.rows, times).map_err(text)?;
+        match header.content {
+            ChunkKind::Numbers => {}
+            ChunkKind::NumbersWithPredecessor => _ = read_number_predecessor(&mut reader)?,
+            other => return Err(format!("chunk of {other:?}, expected numbers")),
+        }
+        let column = reader.bytes("column").map_err(text)?;
+        column::read_into(column, times.len(), numbers).map_err(text)?;
+        reader.finish().map_err(text)?;
+        let row = |(&(start, end), &value): (&(i64, i64), &f64)| Row { start, end, value };
+        Ok(times.iter().zip(numbers.iter()).map(row))
     }
-    let numbers: Vec<f64> = read_column(&mut reader, times.len())?;
-    reader.finish().map_err(|error| error.to_string())?;
-    let row = |((start, end), value)| Row { start, end, value };
-    times.into_iter().zip(numbers).map(row).for_each(each);
-    Ok(())
 }
 
 /// The last sample of a checked chunk that ended by `time`, as [`Rows::last_sample`]. If the whole
@@ -297,7 +308,7 @@ fn to_rows<T>(times: &[(i64, i64)], values: Vec<T>) -> Result<Vec<Row<T>>, Corru
     Ok(times.iter().zip(values).map(|(&(start, end), value)| Row { start, end, value }).collect())
 }
 
-fn read_column<T: pco::data_types::Number + Default>(
+fn read_column<T: column::ColumnNumber>(
     reader: &mut WireReader<'_>,
     rows: usize,
 ) -> Result<Vec<T>, Corruption> {

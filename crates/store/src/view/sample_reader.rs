@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use model::{Gap, Sample, SampleValue, SeriesKind};
 
-use crate::chunk;
+use crate::chunk::NumberDecoder;
 use crate::error::Result;
 use crate::index::SelectedSeries;
 use crate::manifest::PartInfo;
@@ -33,6 +33,7 @@ pub struct SampleReader<'v> {
     /// Memory for chunks, and for rows of numbers.
     bytes: Vec<u8>,
     numbers: Vec<Row<f64>>,
+    decoder: NumberDecoder,
 }
 
 impl ReadView {
@@ -54,8 +55,8 @@ impl ReadView {
             partitions.push((piece, parts));
         }
         let gaps = self.known_gaps(&range);
-        let (bytes, numbers) = Default::default();
-        SampleReader { view: self, range, gaps, partitions, series: 0, bytes, numbers }
+        let (bytes, numbers, decoder) = Default::default();
+        SampleReader { view: self, range, gaps, partitions, series: 0, bytes, numbers, decoder }
     }
 
     /// Base rows of one series, ordered by end.
@@ -103,7 +104,7 @@ impl SampleReader<'_> {
         gaps: &mut Vec<Gap>,
         each: &mut dyn FnMut(Sample),
     ) -> Result<()> {
-        let SampleReader { view, partitions, bytes, numbers, .. } = self;
+        let SampleReader { view, partitions, bytes, numbers, decoder, .. } = self;
         // The first part of each series is not worth a check.
         let mut is_first = true;
         for (piece, parts) in &*partitions {
@@ -113,10 +114,10 @@ impl SampleReader<'_> {
                     view.check()?;
                 }
                 part.chunks(&series.id, piece, bytes, gaps, &mut |_, header, bytes| {
-                    chunk::decode_numbers(header, bytes, &mut |row| {
-                        // A row belongs to the nanosecond before its end.
-                        found.extend(piece.contains(&row.end.saturating_sub(1)).then_some(row));
-                    })
+                    let rows = decoder.decode(header, bytes)?;
+                    // A row belongs to the nanosecond before its end.
+                    found.extend(rows.filter(|row| piece.contains(&row.end.saturating_sub(1))));
+                    Ok(())
                 });
             }
             let mut rows = Rows::Numbers(found);
