@@ -34,7 +34,7 @@ use crate::error::Result;
 use crate::labels::LabelSet;
 use crate::limits::SAMPLE_BYTES;
 use crate::prometheus_name::labeled_series;
-use crate::source::{self, ColumnRead, SeriesHandle, Source, StoredMetric};
+use crate::source::{self, ColumnRead, FreshCount, SeriesHandle, Source, StoredMetric};
 use crate::stream::SeriesPoint;
 
 use classic_series::ClassicSeries;
@@ -443,6 +443,27 @@ impl Source for PrometheusSource<'_> {
         let samples =
             |(at, series): (usize, &&SeriesHandle)| each(at, self.samples(series, range.clone())?);
         series.iter().enumerate().try_for_each(samples)
+    }
+
+    fn read_ahead(&self, series: &[&SeriesHandle], range: &Range<i64>) -> Result<()> {
+        match are_stored(series.iter().copied()) {
+            true => self.stored.read_ahead(series, range),
+            false => Ok(()),
+        }
+    }
+
+    fn end_read_ahead(&self) {
+        self.stored.end_read_ahead();
+    }
+
+    fn count_fresh(&self, selector: &Selector, range: &Range<i64>) -> Result<Option<FreshCount>> {
+        let has_computed = match self.candidates(selector, false)? {
+            Some(candidates) => self.stored.select_count(&candidates)? > 0,
+            None => false,
+        };
+        // A selector without stored series may mean others.
+        let count = if has_computed { None } else { self.stored.count_fresh(selector, range)? };
+        Ok(count.filter(|count| count.selected > 0))
     }
 
     fn increments(

@@ -50,6 +50,15 @@ pub(crate) fn unit_of_all(series: &[SeriesHandle]) -> Option<(SeriesKind, String
     series.iter().all(is_same).then(|| (first.kind, first.unit.clone()))
 }
 
+/// Number of selected series with a current value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FreshCount {
+    /// Selected series.
+    pub selected: u64,
+    /// Those of them with a current value.
+    pub fresh: u64,
+}
+
 /// Column values with gaps.
 pub struct ColumnRead<T> {
     /// One value for each column or sample.
@@ -171,6 +180,23 @@ pub trait Source: Sync {
         let samples =
             |(at, series): (usize, &&SeriesHandle)| each(at, self.samples(series, range.clone())?);
         series.iter().enumerate().try_for_each(samples)
+    }
+
+    /// Reads samples of very many series in one range before [`Source::each_samples`] asks for
+    /// them, pack by pack, if that takes less time. They are kept until
+    /// [`Source::end_read_ahead`].
+    fn read_ahead(&self, _series: &[&SeriesHandle], _range: &Range<i64>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Drops what was read ahead.
+    fn end_read_ahead(&self) {}
+
+    /// Number of series that match a selector, and of those whose last sample in a range (start
+    /// exclusive, end inclusive) is no staleness marker; `None` if the source must read their
+    /// labels to tell.
+    fn count_fresh(&self, _selector: &Selector, _range: &Range<i64>) -> Result<Option<FreshCount>> {
+        Ok(None)
     }
 
     /// Texts of a series after `range.start` and up to `range.end`, by time.

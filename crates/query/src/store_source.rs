@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use hist::Mixture;
-use model::{Gap, Selector, SeriesKind};
+use model::{Gap, Sample, Selector, SeriesKind};
 use store::{
-    HistogramIncrements, NumberAggregate, ReadView, SampleReader, SelectedSeries, TimeColumn,
-    TimeGrid, WindowReader, WindowRows,
+    ColumnIter, HistogramIncrements, LastNumber, NumberAggregate, NumberRows, ReadView,
+    SampleReader, SelectedSeries, TimeColumn, TimeGrid, WindowReader, WindowRows,
 };
 
 use self::classic_histograms::{BUCKET_BYTES, ClassicHistograms, is_classic};
@@ -22,9 +22,9 @@ use crate::error::{Error, Result};
 use crate::histogram::FloatHistogram;
 use crate::labels::{LabelSet, LabelTableBuilder, NAME};
 use crate::limits::SAMPLE_BYTES;
-use crate::source::{ColumnRead, SeriesHandle, Source, StoredMetric, WindowSource};
+use crate::source::{ColumnRead, FreshCount, SeriesHandle, Source, StoredMetric, WindowSource};
 use crate::stream::SeriesPoint;
-use crate::value::{StepValue, samples_of};
+use crate::value::{StepValue, is_stale, samples_of};
 
 /// Query source backed by a store view.
 pub struct StoreSource<'a> {
@@ -35,19 +35,18 @@ pub struct StoreSource<'a> {
     context: &'a dyn QueryContext,
     /// Memory of the selected series, reserved until the source is dropped.
     series_bytes: AtomicU64,
+    ahead: RwLock<Option<Arc<SamplesAhead>>>,
 }
 
-/// Series visited between two checks for cancellation.
-const SERIES_UNCHECKED: u64 = 1024;
 /// Memory of a selected series with its labels, about 500 bytes with eight labels.
 const SERIES_BYTES: u64 = 512;
 
 impl<'a> StoreSource<'a> {
     /// Source of a view.
     pub fn new(view: &'a ReadView) -> StoreSource<'a> {
-        let series_bytes = AtomicU64::new(0);
+        let (series_bytes, ahead) = Default::default();
         let (found, classic) = Default::default();
-        StoreSource { view, found, classic, context: &|| false, series_bytes }
+        StoreSource { view, found, classic, context: &|| false, series_bytes, ahead }
     }
 
     /// Sets the query's context, with which a long read stops when the query is cancelled or out of
@@ -82,7 +81,7 @@ impl<'a> StoreSource<'a> {
     ) -> Result<ColumnRead<SeriesPoint>> {
         let mut all = ColumnRead { values: Vec::new(), gaps: Vec::new() };
         for series in self.classic.with_rows(handle) {
-            let read = self.read_samples(reader, series)?;
+            let read = self.points(series.kind, |take| reader.samples(&series, take))?;
             all.values.extend(read.values);
             all.gaps.extend(read.gaps);
         }
@@ -115,17 +114,23 @@ impl<'a> StoreSource<'a> {
         Ok(all)
     }
 
-    /// Samples of one series.
-    fn read_samples(
+    fn replace_ahead(&self, ahead: Option<Arc<SamplesAhead>>) {
+        let mut held = self.ahead.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = std::mem::replace(&mut *held, ahead) {
+            self.context.release_memory(before.bytes());
+        }
+    }
+
+    /// Samples of one series, which `read` passes one by one.
+    fn points(
         &self,
-        reader: &mut SampleReader<'_>,
-        series: SelectedSeries,
+        kind: SeriesKind,
+        read: impl FnOnce(&mut dyn FnMut(Sample)) -> store::Result<Vec<Gap>>,
     ) -> Result<ColumnRead<SeriesPoint>> {
-        let kind = series.kind;
         let mut values: Vec<SeriesPoint> = Vec::new();
         let mut memory = ReadMemory { context: self.context, bytes: 0 };
         let (mut unaccounted, mut grown) = (0, Ok(()));
-        let gaps = reader.samples(&series, &mut |sample| {
+        let gaps = read(&mut |sample| {
             // The read cannot be stopped: data beyond the memory limit is dropped and the error is
             // returned afterwards.
             if grown.is_err() {
@@ -195,6 +200,7 @@ impl<'a> StoreSource<'a> {
 
 impl Drop for StoreSource<'_> {
     fn drop(&mut self) {
+        self.end_read_ahead();
         self.context.release_memory(*self.series_bytes.get_mut());
     }
 }
@@ -252,37 +258,25 @@ impl Source for StoreSource<'_> {
     fn metrics(&self) -> Result<Vec<StoredMetric>> {
         let mut metrics: Vec<StoredMetric> = Vec::new();
         let mut known: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
-        let (mut last, mut visited) = (0, 0_u64);
-        self.view.each_key(&Selector::All, &mut |_, series| {
-            visited += 1;
-            if visited.is_multiple_of(SERIES_UNCHECKED) && self.context.is_cancelled() {
-                return ControlFlow::Break(());
-            }
+        let is_over = || self.context.is_cancelled();
+        self.view.each_metric(&is_over, &mut |series| {
             let is_one = |metric: &StoredMetric| {
                 metric.name.as_bytes() == series.name
                     && metric.unit == series.unit
                     && metric.kind == series.selected.kind
             };
-            // Most series are of the same metric as the one before.
-            if metrics.get(last).is_some_and(is_one) {
-                return ControlFlow::Continue(());
-            }
             if !known.contains_key(series.name) {
                 known.insert(series.name.to_vec(), Vec::new());
             }
             let Some(same) = known.get_mut(series.name) else {
                 return ControlFlow::Continue(());
             };
-            last = match same.iter().find(|at| is_one(&metrics[**at])) {
-                Some(at) => *at,
-                None => {
-                    let name = String::from_utf8_lossy(series.name).into_owned();
-                    let (unit, kind) = (series.unit.to_owned(), series.selected.kind);
-                    metrics.push(StoredMetric { name, unit, kind });
-                    same.push(metrics.len() - 1);
-                    metrics.len() - 1
-                }
-            };
+            if !same.iter().any(|at| is_one(&metrics[*at])) {
+                let name = String::from_utf8_lossy(series.name).into_owned();
+                let (unit, kind) = (series.unit.to_owned(), series.selected.kind);
+                metrics.push(StoredMetric { name, unit, kind });
+                same.push(metrics.len() - 1);
+            }
             ControlFlow::Continue(())
         });
         if self.context.is_cancelled() {
@@ -334,6 +328,16 @@ impl Source for StoreSource<'_> {
         range: Range<i64>,
         each: &mut dyn FnMut(usize, ColumnRead<SeriesPoint>) -> Result<()>,
     ) -> Result<()> {
+        let ahead = self.ahead.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(ahead) = ahead.filter(|ahead| ahead.range == range)
+            && let Some(positions) = ahead.positions_of(series)
+        {
+            for (at, (handle, position)) in series.iter().zip(positions).enumerate() {
+                let samples = |take: &mut dyn FnMut(Sample)| Ok(ahead.rows.samples(position, take));
+                each(at, self.points(handle.kind, samples)?)?;
+            }
+            return Ok(());
+        }
         let mut reader = self.view.sample_reader(range);
         for (at, handle) in series.iter().enumerate() {
             if is_classic(handle) {
@@ -341,9 +345,48 @@ impl Source for StoreSource<'_> {
                 continue;
             }
             let found = self.found.read().unwrap_or_else(PoisonError::into_inner)[handle.key];
-            each(at, self.read_samples(&mut reader, found)?)?;
+            each(at, self.points(found.kind, |take| reader.samples(&found, take))?)?;
         }
         Ok(())
+    }
+
+    fn read_ahead(&self, series: &[&SeriesHandle], range: &Range<i64>) -> Result<()> {
+        self.end_read_ahead();
+        // The rows of a classic histogram are those of several series.
+        if series.iter().any(|handle| is_classic(handle)) {
+            return Ok(());
+        }
+        let mut memory = ReadMemory { context: self.context, bytes: 0 };
+        let found = self.resolve_handles(series);
+        let rows = self.view.number_rows(&found, range, &mut |bytes| {
+            memory.bytes + bytes <= AHEAD_BYTES_MAX && memory.grow(bytes).is_ok()
+        })?;
+        drop(memory);
+        let Some(rows) = rows else { return Ok(()) };
+        let Some(ahead) = SamplesAhead::new(range.clone(), series, rows) else { return Ok(()) };
+        if self.context.reserve_memory(ahead.bytes()).is_ok() {
+            self.replace_ahead(Some(Arc::new(ahead)));
+        }
+        Ok(())
+    }
+
+    fn end_read_ahead(&self) {
+        self.replace_ahead(None);
+    }
+
+    fn count_fresh(&self, selector: &Selector, range: &Range<i64>) -> Result<Option<FreshCount>> {
+        let mut memory = ReadMemory { context: self.context, bytes: 0 };
+        let mut grow = |bytes| memory.grow(bytes).is_ok();
+        let Some(found) = self.view.select_distinct(selector, &mut grow) else { return Ok(None) };
+        let Some(last) = self.view.last_numbers(&found, range, &mut grow)? else { return Ok(None) };
+        // Whether the sum of deltas is a staleness marker depends on all of them.
+        if last.iter().any(|last| matches!(last, LastNumber::Deltas(_))) {
+            return Ok(None);
+        }
+        let is_fresh =
+            |last: &&LastNumber| matches!(last, LastNumber::At(row) if !is_stale(row.value));
+        let fresh = last.iter().filter(is_fresh).count() as u64;
+        Ok(Some(FreshCount { selected: found.len() as u64, fresh }))
     }
 
     fn texts(&self, series: &SeriesHandle, range: Range<i64>) -> Result<Vec<(i64, String)>> {
@@ -409,6 +452,50 @@ impl Source for StoreSource<'_> {
     ) -> Result<ColumnRead<Option<NumberAggregate>>> {
         let bytes = |_: &Option<NumberAggregate>| size_of::<Option<NumberAggregate>>() as u64;
         self.columns(self.view.numbers(&self.resolve_handles(series), grid)?, bytes)
+    }
+}
+
+/// Maximum memory for samples that are read ahead.
+const AHEAD_BYTES_MAX: u64 = 128 << 20;
+/// Keys of handles that are read ahead, in proportion to the handles: others lie in between.
+const AHEAD_KEYS_MAX: usize = 4;
+
+/// Samples of many series of numbers that are read before they are asked for.
+struct SamplesAhead {
+    range: Range<i64>,
+    /// The least key of the handles.
+    first_key: usize,
+    /// Position of each handle by its key; the number of handles for other keys.
+    positions: Vec<u32>,
+    handles: u32,
+    rows: NumberRows,
+}
+
+impl SamplesAhead {
+    fn new(range: Range<i64>, series: &[&SeriesHandle], rows: NumberRows) -> Option<SamplesAhead> {
+        let keys = || series.iter().map(|handle| handle.key);
+        let (first_key, last_key) = (keys().min()?, keys().max()?);
+        let count = last_key - first_key + 1;
+        if count > series.len().saturating_mul(AHEAD_KEYS_MAX) {
+            return None;
+        }
+        let handles = series.len() as u32;
+        let mut positions = vec![handles; count];
+        (0..).zip(keys()).for_each(|(at, key)| positions[key - first_key] = at);
+        Some(SamplesAhead { range, first_key, positions, handles, rows })
+    }
+
+    /// Positions of series, if all of them were read.
+    fn positions_of(&self, series: &[&SeriesHandle]) -> Option<Vec<usize>> {
+        let position = |handle: &&SeriesHandle| {
+            let at = *self.positions.get(handle.key.checked_sub(self.first_key)?)?;
+            (at < self.handles).then_some(at as usize)
+        };
+        series.iter().map(position).collect()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.rows.bytes() + size_of_val(&*self.positions) as u64
     }
 }
 

@@ -115,10 +115,25 @@ pub struct ChunkLocation {
     pub end: i64,
 }
 
+/// Takes the bytes of a chunk, by its position among those that are read.
+pub type ChunkTaker<'a> = dyn FnMut(usize, Result<&[u8]>) -> Result<()> + 'a;
+
 /// Reads a part.
 pub trait Part: Send + Sync + Debug {
     /// The chunks of a series.
     fn find(&self, series: &SeriesId) -> Result<Vec<ChunkLocation>>;
+
+    /// Yields the chunks of series in ascending order, each with the position of its series.
+    fn find_all(
+        &self,
+        series: &[SeriesId],
+        each: &mut dyn FnMut(usize, &ChunkLocation),
+    ) -> Result<()> {
+        for (at, series) in series.iter().enumerate() {
+            self.find(series)?.iter().for_each(|location| each(at, location));
+        }
+        Ok(())
+    }
 
     /// Number of chunks.
     fn chunks(&self) -> Result<usize>;
@@ -136,6 +151,17 @@ pub trait Part: Send + Sync + Debug {
 
     /// Reads the bytes of a chunk, unchecked.
     fn read(&self, location: &ChunkLocation, bytes: &mut Vec<u8>) -> Result<()>;
+
+    /// Reads many chunks, unchecked. Passes the bytes of each to `each`, with its position, until
+    /// that fails.
+    fn read_all(&self, locations: &[ChunkLocation], each: &mut ChunkTaker<'_>) -> Result<()> {
+        let mut bytes = Vec::new();
+        for (at, location) in locations.iter().enumerate() {
+            let read = self.read(location, &mut bytes);
+            each(at, read.map(|()| &*bytes))?;
+        }
+        Ok(())
+    }
 
     /// Yields the canonical key of each series in the part.
     fn for_each_key(&self, each: &mut dyn FnMut(&[u8])) -> Result<()>;

@@ -24,13 +24,22 @@ pub(crate) fn read(
     bytes: &mut Vec<u8>,
 ) -> Result<Result<ChunkHeader, Gap>> {
     part.read(location, bytes)?;
-    Ok(match chunk::check(bytes) {
+    Ok(check(part, location, bytes))
+}
+
+/// Verifies checksum and header of a chunk that was read.
+pub(crate) fn check(
+    part: &dyn Part,
+    location: &ChunkLocation,
+    bytes: &[u8],
+) -> Result<ChunkHeader, Gap> {
+    match chunk::check(bytes) {
         Ok(header) if header.series != location.series || header.rows != location.rows as usize => {
             Err(missing_chunk(part, location, "chunk differs from its index entry"))
         }
         Ok(header) => Ok(header),
         Err(reason) => Err(missing_chunk(part, location, &reason)),
-    })
+    }
 }
 
 /// A chunk that is missing.

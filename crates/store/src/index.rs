@@ -46,6 +46,7 @@ pub use self::cardinality::{Cardinality, LabelCardinality};
 use self::label::LabelIndex;
 use self::producer_sets::ProducerSets;
 use self::producer_table::{ProducerCount, ProducerNumber, ProducerTable};
+pub(crate) use self::selected_series::metric_of_key;
 pub use self::selected_series::{SelectedSeries, SeriesEntryRef, SeriesKeyRef};
 use self::series_keys::{KeyText, SeriesKeys};
 use self::table::HashIndex;
@@ -349,6 +350,11 @@ impl SeriesIndex {
     fn label(&self, name: &str) -> Option<&LabelIndex> {
         let at = self.label_at(self.hash(name.as_bytes()), name.as_bytes())?;
         Some(&self.labels[at])
+    }
+
+    /// Whether any series has a label with this name.
+    pub(crate) fn has_label(&self, name: &str) -> bool {
+        self.label(name).is_some()
     }
 
     /// Number of a known series, by id.

@@ -33,6 +33,7 @@ mod manifest_file;
 
 mod deleted_keys;
 mod delta;
+mod gallop;
 mod gather;
 mod head;
 mod index;
@@ -115,7 +116,8 @@ pub mod fuzzing {
 }
 
 pub use backend::{
-    ChunkInfo, ChunkLocation, Part, PartWriter, SeriesRecord, Storage, StorageReader, StorageWriter,
+    ChunkInfo, ChunkLocation, ChunkTaker, Part, PartWriter, SeriesRecord, Storage, StorageReader,
+    StorageWriter,
 };
 pub use check::{ScrubDamage, ScrubProgress, ScrubReport};
 pub use error::{Error, Result};
@@ -136,6 +138,7 @@ pub use store::Store;
 pub use time_column::{ColumnFetch, FetchedColumns, TimeColumn};
 pub use view::increment_reader::{DecodedChunks, IncrementReader};
 pub use view::increments::HistogramIncrements;
+pub use view::number_rows::{LastNumber, NumberRows};
 pub use view::sample_reader::SampleReader;
 pub use view::window_reader::{WindowReader, WindowRows};
 pub use view::{COLUMNS_MAX, ColumnIter, ReadView, RowCount, SeriesActivity};

@@ -27,6 +27,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -34,9 +35,10 @@ use disk::{Disk, File, IoContext, OpenMode};
 use model::SeriesId;
 use model::wire::{WireReader, put_bytes};
 
-use crate::backend::{ChunkInfo, ChunkLocation, Part, PartWriter};
+use crate::backend::{ChunkInfo, ChunkLocation, ChunkTaker, Part, PartWriter};
 use crate::chunk::{self, ChunkHeader};
 use crate::error::{Error, Result};
+use crate::gallop::count_before;
 
 /// First bytes of a part.
 pub const MAGIC: [u8; 8] = *b"tdpart\0\0";
@@ -79,6 +81,11 @@ const KEYS_BYTES_MAX: u64 = 4 << 30;
 const KEYS_ZSTD_LEVEL: i32 = 3;
 /// Size of the write buffer.
 const WRITE_BYTES: usize = 1 << 20;
+
+/// Bytes between two chunks that take less time to read than another system call.
+const UNUSED_BYTES_MAX: u64 = 4 << 10;
+/// Maximum size of adjacent chunks that are read at once.
+const SPAN_BYTES_MAX: u64 = 256 << 10;
 
 /// Writes a part to a file.
 pub(crate) struct FilePartWriter {
@@ -227,6 +234,25 @@ impl PartContents {
         let from = rest.skip_while(move |location| location.series < *series);
         from.take_while(move |location| location.series == *series)
     }
+}
+
+/// Runs of chunks that are adjacent, or nearly, and are read at once.
+fn spans(locations: &[ChunkLocation]) -> impl Iterator<Item = Range<usize>> {
+    let end_of = |location: &ChunkLocation| location.offset.saturating_add(location.length.into());
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let first = locations.get(start)?;
+        let mut end = start.saturating_add(1);
+        while let (Some(before), Some(next)) =
+            (locations.get(end.wrapping_sub(1)), locations.get(end))
+            && let Some(unused) = next.offset.checked_sub(end_of(before))
+            && unused <= UNUSED_BYTES_MAX
+            && end_of(next).saturating_sub(first.offset) <= SPAN_BYTES_MAX
+        {
+            end = end.saturating_add(1);
+        }
+        Some(std::mem::replace(&mut start, end)..end)
+    })
 }
 
 /// The first bytes of an id, in its order.
@@ -409,6 +435,24 @@ impl Part for FilePart {
         Ok(self.contents()?.find(series).copied().collect())
     }
 
+    fn find_all(
+        &self,
+        series: &[SeriesId],
+        each: &mut dyn FnMut(usize, &ChunkLocation),
+    ) -> Result<()> {
+        let PartContents { locations, prefixes, .. } = self.contents()?;
+        let mut rest = prefixes.as_slice();
+        for (at, series) in series.iter().enumerate() {
+            let prefix = prefix(series);
+            rest = &rest[count_before(rest, prefix)..];
+            let from = prefixes.len().saturating_sub(rest.len());
+            let same = rest.iter().take_while(|held| **held == prefix).count();
+            let same = locations.iter().skip(from).take(same);
+            same.filter(|held| held.series == *series).for_each(|location| each(at, location));
+        }
+        Ok(())
+    }
+
     fn chunks(&self) -> Result<usize> {
         Ok(self.contents()?.locations.len())
     }
@@ -433,6 +477,36 @@ impl Part for FilePart {
         bytes.resize(room as usize, 0);
         let have = self.file.read_full_at(bytes, location.offset).io_context("read", &self.path)?;
         bytes.truncate(have);
+        Ok(())
+    }
+
+    fn read_all(&self, locations: &[ChunkLocation], each: &mut ChunkTaker<'_>) -> Result<()> {
+        let mut bytes = Vec::new();
+        for span in spans(locations) {
+            let (chunks, first) = (locations.get(span.clone()).unwrap_or_default(), span.start);
+            let whole = match chunks {
+                [start, .., end] => {
+                    let end = end.offset.saturating_add(end.length.into());
+                    let length = end.saturating_sub(start.offset) as u32;
+                    self.read(&ChunkLocation { length, ..*start }, &mut bytes).is_ok()
+                }
+                _ => false,
+            };
+            let start = chunks.first().map_or(0, |chunk| chunk.offset);
+            for (at, chunk) in chunks.iter().enumerate() {
+                let at = first.saturating_add(at);
+                if !whole {
+                    // Alone, or which one cannot be read is not known.
+                    let read = self.read(chunk, &mut bytes);
+                    each(at, read.map(|()| &*bytes))?;
+                    continue;
+                }
+                // A file that ends early has less.
+                let from = chunk.offset.saturating_sub(start) as usize;
+                let to = from.saturating_add(chunk.length as usize).min(bytes.len());
+                each(at, Ok(bytes.get(from..to).unwrap_or_default()))?;
+            }
+        }
         Ok(())
     }
 

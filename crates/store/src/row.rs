@@ -12,7 +12,7 @@ use model::SeriesKind;
 use crate::cumulative_value::CumulativeValue;
 
 /// A value for the interval from `start` to `end`, in nanoseconds since the Unix epoch.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row<T> {
     /// Start.
     pub start: i64,

@@ -15,9 +15,10 @@ use std::collections::HashMap;
 use crate::error::{Error, Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::labels::LabelSet;
-use crate::plan::{Aggregation, Grouping, PlanOp};
+use crate::plan::{Aggregation, Grouping, PlanOp, RangeExtension};
 use crate::promql::AggregateOp;
 use crate::stream::{StepGrid, Stream};
+use crate::value::StepValue;
 
 /// Streams of a group.
 struct AggregateGroup {
@@ -51,6 +52,9 @@ impl Evaluation<'_> {
             AggregateOp::Count | AggregateOp::Group
                 if matches!(aggregate.input.op, PlanOp::Latest(_)) =>
             {
+                if let Some(streams) = self.count_unread(aggregate, steps)? {
+                    return Ok(streams);
+                }
                 self.keeps_units_apart = true;
                 let streams = self.fold(aggregate, steps);
                 self.keeps_units_apart = false;
@@ -58,6 +62,39 @@ impl Evaluation<'_> {
             }
             _ => self.fold(aggregate, steps),
         }
+    }
+}
+
+impl Evaluation<'_> {
+    /// Number of selected series with a value at a single step, or 1, without reading their labels;
+    /// `None` if these are needed.
+    fn count_unread(
+        &mut self,
+        aggregate: &Aggregation,
+        steps: StepGrid,
+    ) -> Result<Option<Vec<Stream>>> {
+        let PlanOp::Latest(fetch) = &aggregate.input.op else { return Ok(None) };
+        let Grouping { is_without, labels } = &aggregate.grouping;
+        let is_one_group = !is_without && labels.is_empty();
+        if !steps.is_instant() || !is_one_group || fetch.extension != RangeExtension::None {
+            return Ok(None);
+        }
+        let time = fetch.shift.apply(steps.start);
+        let range = time.saturating_sub(self.settings.lookback)..time;
+        let Some(count) = self.source.count_fresh(&fetch.selector, &range)? else {
+            return Ok(None);
+        };
+        self.budget.check_series(usize::try_from(count.selected).unwrap_or(usize::MAX))?;
+        if count.fresh == 0 {
+            return Ok(Some(Vec::new()));
+        }
+        let value = match aggregate.op {
+            AggregateOp::Group => 1.0,
+            _ => count.fresh as f64,
+        };
+        self.budget.charge_samples(1)?;
+        let points = vec![Some(StepValue::Number(value))];
+        Ok(Some(vec![Stream::new(LabelSet::default(), points)]))
     }
 }
 

@@ -188,30 +188,38 @@ impl Evaluation<'_> {
             true => batch.max(NUMBERS_BATCH / steps.count.max(1)),
             false => batch,
         };
-        for series in series.chunks(batch) {
-            let retained = AtomicUsize::new(0);
-            let batches = match grouping.filter(|_| !has_numbers_only && apply.is_summable()) {
-                Some(grouping) => {
-                    let packs: Vec<&[SeriesGroup]> = series.chunks(PACK_SERIES).collect();
-                    let shared = (grouping, &retained);
-                    self.map_parallel(&packs, &|evaluation, pack| {
-                        apply.pack(evaluation, pack, fetch, &range, shared).map(Some)
-                    })?
+        let evaluate = &mut |evaluation: &mut Self, series: &[SeriesGroup]| {
+            for series in series.chunks(batch) {
+                let retained = AtomicUsize::new(0);
+                let batches = match grouping.filter(|_| !has_numbers_only && apply.is_summable()) {
+                    Some(grouping) => {
+                        let packs: Vec<&[SeriesGroup]> = series.chunks(PACK_SERIES).collect();
+                        let shared = (grouping, &retained);
+                        evaluation.map_parallel(&packs, &|evaluation, pack| {
+                            apply.pack(evaluation, pack, fetch, &range, shared).map(Some)
+                        })?
+                    }
+                    None => {
+                        let streams = evaluation.map_packs(
+                            series,
+                            &range,
+                            steps,
+                            &|evaluation, pack, made| {
+                                let kept = (&retained, made);
+                                apply.series(evaluation, pack, fetch, &range, kept)
+                            },
+                        )?;
+                        vec![SeriesBatch::Streams(streams)]
+                    }
+                };
+                for batch in batches {
+                    seen.check(evaluation, &batch, span)?;
+                    take(evaluation, batch)?;
                 }
-                None => {
-                    let streams =
-                        self.map_packs(series, &range, steps, &|evaluation, pack, made| {
-                            apply.series(evaluation, pack, fetch, &range, (&retained, made))
-                        })?;
-                    vec![SeriesBatch::Streams(streams)]
-                }
-            };
-            for batch in batches {
-                seen.check(self, &batch, span)?;
-                take(self, batch)?;
             }
-        }
-        Ok(())
+            Ok(())
+        };
+        self.with_read_ahead(&series, &range, evaluate)
     }
 
     fn absent(&mut self, of: &RangeSelection, steps: StepGrid) -> Result<Vec<Stream>> {

@@ -47,7 +47,9 @@ impl Evaluation<'_> {
         let series = self.series(fetch, &range)?;
         self.report_gaps(&series, &range);
         let retained = AtomicUsize::new(0);
-        self.map_packs(&series, &range, steps, &|evaluation, pack, streams| {
+        let map = |evaluation: &mut Evaluation<'_>,
+                   pack: &[SeriesGroup],
+                   streams: &mut Vec<Stream>| {
             let mut latest: Vec<LatestPoints> = pack.iter().map(|_| Default::default()).collect();
             let mut resets: Vec<ResetDetector> = pack.iter().map(|_| Default::default()).collect();
             // Values of the steps before a time, up to which the latest sample stays the same.
@@ -82,7 +84,13 @@ impl Evaluation<'_> {
                 streams.extend((!stream.is_empty()).then_some(stream));
             }
             evaluation.retain(streams, steps, &retained)
-        })
+        };
+        let mut all = Vec::new();
+        self.with_read_ahead(&series, &range, &mut |evaluation, series| {
+            all.extend(evaluation.map_packs(series, &range, steps, &map)?);
+            Ok(())
+        })?;
+        Ok(all)
     }
 
     /// Charges new streams to the budget; `retained` streams are kept.
@@ -111,11 +119,19 @@ impl Evaluation<'_> {
         };
         let range = ranged.samples_range(fetch, steps, self.settings.lookback);
         let series = self.select_samples(fetch, &range)?;
-        self.map_packs(&series, &range, steps, &|evaluation, pack, made| {
-            let charged = evaluation.map_pack_samples(pack, (ranged, fetch), &range, made, map)?;
-            evaluation.budget.release_samples(charged);
+        let mut all = Vec::new();
+        self.with_read_ahead(&series, &range, &mut |evaluation, series| {
+            let mapped =
+                evaluation.map_packs(series, &range, steps, &|evaluation, pack, made| {
+                    let read = (ranged, fetch);
+                    let charged = evaluation.map_pack_samples(pack, read, &range, made, map)?;
+                    evaluation.budget.release_samples(charged);
+                    Ok(())
+                })?;
+            all.extend(mapped);
             Ok(())
-        })
+        })?;
+        Ok(all)
     }
 
     /// Series that are read in a range, in the order of their labels.

@@ -32,6 +32,13 @@ const PACK_POINTS: usize = 1024;
 /// memory than what a read looks up.
 const PACK_RANGE_MAX: i64 = 15 * store::MINUTE;
 
+/// Series of numbers from which on their samples are read ahead.
+const AHEAD_SERIES_MIN: usize = 512;
+/// Estimated samples that are read ahead at a time: 56 MiB while they are read, then 24 MiB.
+const AHEAD_SAMPLES: u64 = 1 << 20;
+/// Longest range that is read ahead.
+const AHEAD_RANGE_MAX: i64 = 6 * store::HOUR;
+
 /// Whether all series are of numbers.
 pub(crate) fn are_numbers(series: &[SeriesGroup]) -> bool {
     let mut handles = series.iter().flat_map(|(_, handles)| handles);
@@ -71,6 +78,34 @@ impl Evaluation<'_> {
             Ok(Some(made))
         })?;
         Ok(made.into_iter().flatten().collect())
+    }
+
+    /// Calls `each` with consecutive series, until all are done. Samples of very many series of
+    /// numbers are read ahead.
+    pub(crate) fn with_read_ahead(
+        &mut self,
+        series: &[SeriesGroup],
+        range: &Range<i64>,
+        each: &mut dyn FnMut(&mut Self, &[SeriesGroup]) -> Result<()>,
+    ) -> Result<()> {
+        let length = range.end.saturating_sub(range.start);
+        if series.len() < AHEAD_SERIES_MIN || length > AHEAD_RANGE_MAX || !are_numbers(series) {
+            return each(self, series);
+        }
+        let rows = self.source.estimate_rows(series.len() as u64, range, None);
+        let at_once = AHEAD_SAMPLES.saturating_mul(series.len() as u64) / rows.max(1);
+        let at_once = usize::try_from(at_once).unwrap_or(usize::MAX);
+        if at_once < AHEAD_SERIES_MIN {
+            return each(self, series);
+        }
+        for some in series.chunks(at_once) {
+            let handles: Vec<&SeriesHandle> = some.iter().flat_map(|(_, same)| same).collect();
+            self.source.read_ahead(&handles, range)?;
+            let done = each(self, some);
+            self.source.end_read_ahead();
+            done?;
+        }
+        Ok(())
     }
 
     /// Maps any items. Results in the order of the items.

@@ -20,6 +20,7 @@ mod memory_storage;
 mod oracle;
 mod overview;
 mod plan_imports;
+mod read_ahead;
 mod run;
 mod script;
 mod staleness;

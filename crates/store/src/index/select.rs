@@ -15,6 +15,8 @@ use std::borrow::Cow;
 use model::Selector;
 use model::selector::{KIND, KINDS, NAME, Pattern, UNIT};
 
+use crate::gallop::count_before;
+
 use super::label::LabelIndex;
 use super::{ParsedKey, SeriesIndex, SeriesNumber};
 
@@ -269,16 +271,4 @@ fn intersect(these: &[u32], those: &[u32], is_among: bool) -> Vec<u32> {
         }
     }
     out
-}
-
-/// Number of entries below `number`, by galloping search: the position is usually near.
-fn count_before(numbers: &[u32], number: u32) -> usize {
-    let mut step = 1;
-    while step < numbers.len() && numbers[step.wrapping_sub(1)] < number {
-        step = step.saturating_mul(2);
-    }
-    let from = step / 2;
-    let to = step.min(numbers.len());
-    // Within the slice.
-    from.wrapping_add(numbers[from..to].partition_point(|&n| n < number))
 }

@@ -8,6 +8,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use model::wire::WireReader;
 use model::{Series, SeriesId, SeriesKind};
 
 use super::{ParsedKey, SeriesIndex, SeriesNumber};
@@ -91,7 +92,7 @@ impl SeriesIndex {
     }
 
     /// A live series, for reads.
-    fn selected(&self, number: SeriesNumber) -> SelectedSeries {
+    pub(crate) fn selected(&self, number: SeriesNumber) -> SelectedSeries {
         SelectedSeries { number, id: self.id(number), kind: self.kind(number) }
     }
 
@@ -107,4 +108,13 @@ impl SeriesIndex {
         let unit = std::str::from_utf8(key.unit).unwrap_or_default();
         SeriesKeyRef { selected, unit, name: key.name, key }
     }
+}
+
+/// Kind, name and unit at the start of a key, the unit not in topdeck's spelling. Each has its
+/// length: of no other metric the key begins so.
+pub(crate) fn metric_of_key(key: &[u8]) -> &[u8] {
+    let mut rest = WireReader::new(key);
+    let skipped = rest.u8("kind").and_then(|_| rest.bytes("name")).and_then(|_| rest.text("unit"));
+    let metric = skipped.ok().and_then(|_| key.get(..rest.offset()));
+    metric.unwrap_or_default()
 }

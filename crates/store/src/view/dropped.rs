@@ -312,17 +312,22 @@ impl ReadView {
         series: &SelectedSeries,
         range: &Range<i64>,
     ) -> Result<Vec<Gap>> {
-        let days = self.dropped_days.get_or_init(|| {
-            let live: BTreeSet<u64> = self.manifest.base_parts().map(|part| part.number).collect();
-            let covers = self.manifest.parts.values().flat_map(|part| &part.covers);
-            covers.filter(|(_, numbers)| !numbers.is_subset(&live)).map(|(&day, _)| day).collect()
-        });
-        if clip_to_days(range, days).next().is_none() {
+        if !self.has_dropped_rows(range) {
             return Ok(Vec::new());
         }
         let mut plan = Plan::default();
         plan[Resolution::Base as usize].push((range.clone(), 0));
         Ok(self.dropped_gaps(&[series], &plan, &self.rollup_coverage())?.gaps)
+    }
+
+    /// Whether base rows of any series were dropped in a range, of which rollups are left.
+    pub(super) fn has_dropped_rows(&self, range: &Range<i64>) -> bool {
+        let days = self.dropped_days.get_or_init(|| {
+            let live: BTreeSet<u64> = self.manifest.base_parts().map(|part| part.number).collect();
+            let covers = self.manifest.parts.values().flat_map(|part| &part.covers);
+            covers.filter(|(_, numbers)| !numbers.is_subset(&live)).map(|(&day, _)| day).collect()
+        });
+        clip_to_days(range, days).next().is_some()
     }
 
     /// Whether a series has rows of a day in the selected parts. An unreadable part counts as

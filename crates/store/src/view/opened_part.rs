@@ -74,7 +74,7 @@ impl OpenedPart<'_> {
     }
 }
 
-fn part_gap(info: &PartInfo, reason: &str) -> Gap {
+pub(super) fn part_gap(info: &PartInfo, reason: &str) -> Gap {
     Gap {
         start: info.start,
         end: info.end,

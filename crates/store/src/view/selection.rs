@@ -11,11 +11,15 @@ use model::{Selector, Series, SeriesId};
 
 use super::ReadView;
 use crate::error::Result;
-use crate::index::{SeriesEntryRef, SeriesIndex, SeriesKeyRef, SeriesNumber};
+use crate::index::{
+    SelectedSeries, SeriesEntryRef, SeriesIndex, SeriesKeyRef, SeriesNumber, metric_of_key,
+};
 
 /// Series whose keys are read while the index is locked. It is released in between, so that new
 /// series can be inserted.
 pub(super) const KEYS_AT_ONCE: usize = 1024;
+/// Label of the metric's name in queries.
+const NAME_LABEL: &str = "__name__";
 
 impl ReadView {
     /// Series that match a selector.
@@ -83,6 +87,75 @@ impl ReadView {
             let mut live = some.iter().copied().filter(|number| index.is_live(*number));
             if live.any(|number| each(numbers.len(), index.key_ref(number)).is_break()) {
                 break;
+            }
+        }
+    }
+
+    /// Series that match a selector, if no two of them can have the same labels: all are of one
+    /// metric, with one spelling of its unit. `grow` reserves memory in bytes; `None` as well if it
+    /// returns false.
+    pub fn select_distinct(
+        &self,
+        selector: &Selector,
+        grow: &mut dyn FnMut(u64) -> bool,
+    ) -> Option<Vec<SelectedSeries>> {
+        let numbers = self.inner.index().select(selector);
+        let bytes = size_of_val(&*numbers)
+            .saturating_add(numbers.len().saturating_mul(size_of::<SelectedSeries>()));
+        if !grow(bytes as u64) {
+            return None;
+        }
+        let mut selected: Vec<SelectedSeries> = Vec::with_capacity(numbers.len());
+        let mut metric: Vec<u8> = Vec::new();
+        for some in numbers.chunks(KEYS_AT_ONCE) {
+            let index = self.inner.index();
+            // A label with this name gives way to the metric's name.
+            if index.has_label(NAME_LABEL) {
+                return None;
+            }
+            // Some may have been deleted in between.
+            for number in some.iter().copied().filter(|number| index.is_live(*number)) {
+                let key = index.key(number);
+                if metric.is_empty() {
+                    metric.extend_from_slice(metric_of_key(key));
+                }
+                if !key.starts_with(&metric) {
+                    return None;
+                }
+                selected.push(index.selected(number));
+            }
+        }
+        Some(selected)
+    }
+
+    /// Calls `each` with a series of each metric (name, unit and kind), perhaps several, until it
+    /// returns false; it must not use the view, whose index is locked. `is_over` is asked now and
+    /// then whether to stop.
+    pub fn each_metric(
+        &self,
+        is_over: &dyn Fn() -> bool,
+        each: &mut dyn FnMut(SeriesKeyRef<'_>) -> ControlFlow<()>,
+    ) {
+        let numbers = self.inner.index().select(&Selector::All);
+        // Most series are of the same metric as the one before.
+        let mut last: Vec<u8> = Vec::new();
+        for some in numbers.chunks(KEYS_AT_ONCE) {
+            let index = self.inner.index();
+            // Some may have been deleted in between.
+            for number in some.iter().copied().filter(|number| index.is_live(*number)) {
+                let key = index.key(number);
+                if !last.is_empty() && key.starts_with(&last) {
+                    continue;
+                }
+                last.clear();
+                last.extend_from_slice(metric_of_key(key));
+                if each(index.key_ref(number)).is_break() {
+                    return;
+                }
+            }
+            drop(index);
+            if is_over() {
+                return;
             }
         }
     }

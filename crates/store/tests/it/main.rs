@@ -19,6 +19,7 @@ mod limit;
 mod memory;
 mod memory_storage;
 mod model;
+mod number_rows;
 #[path = "../../../hist/tests/it/page.rs"]
 mod page;
 mod panics;
