@@ -14,6 +14,7 @@ mod status;
 mod targets;
 #[cfg(test)]
 mod tests;
+mod text_list;
 
 use std::fmt::Write as _;
 

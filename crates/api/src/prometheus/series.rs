@@ -13,6 +13,7 @@ use query::{LabelSet, NAME, Source as _, StoreSource, StoredMetric, promql};
 use store::ReadView;
 
 use super::expression::{TRUNCATED, parse_error};
+use super::text_list::TextList;
 use super::{PrometheusError, ResponseExtras, success, write_list};
 use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
@@ -131,30 +132,59 @@ struct ListRequest<'a> {
 }
 
 impl ListRequest<'_> {
-    /// Collects items of all selected series. Series of texts are skipped: Prometheus has only
+    /// Items of all selected series, in order. Series of texts are skipped: Prometheus has only
     /// numbers and histograms.
     fn collect<T: Ord>(
         &self,
         buckets: BucketList,
-        found: &mut BTreeSet<T>,
         collect: impl Fn(&Series, &mut BTreeSet<T>),
-    ) -> Result<(), ApiError> {
+    ) -> Result<Vec<T>, ApiError> {
         let (range, mut entries) = (self.range.clone(), EntryBudget::new(self.active));
-        for_each_named_series(self.view, self.selectors, (buckets, range), self.active, |series| {
-            if series.kind() != SeriesKind::Text {
-                collect(series, found);
+        let mut found = BTreeSet::new();
+        for_each_named_series(
+            self.view,
+            self.selectors,
+            (buckets, range),
+            self.active,
+            |series| {
+                if series.kind() != SeriesKind::Text {
+                    collect(series, &mut found);
+                }
+                entries.set_count(found.len())
+            },
+        )?;
+        Ok(found.into_iter().collect())
+    }
+
+    /// Values of a label of all series, under all their names.
+    fn values(&self, label: &str) -> Result<Vec<String>, ApiError> {
+        let (list, entries) =
+            (RefCell::new(TextList::default()), RefCell::new(EntryBudget::new(self.active)));
+        let add = |value: &str| {
+            list.borrow_mut().add(value);
+            entries.borrow_mut().set_count(list.borrow().len())
+        };
+        let mut add_of = |series: &Series| {
+            let Some(value) = label_value(series, label) else { return Ok(()) };
+            if series.kind() == SeriesKind::Text {
+                return Ok(());
             }
-            entries.set_count(found.len())
-        })
+            if label == NAME && matches!(series.kind(), SeriesKind::Histogram(_)) {
+                query::classic_names(value).try_for_each(|name| add(&name))?;
+            }
+            add(value)
+        };
+        for_each_value_of(self.view, label, self.active, &mut add_of, &mut { add })?;
+        Ok(list.take().finish())
     }
 }
 
-/// Responds with a list of what `collect` finds, truncated at a limit.
-async fn list_response<T: Ord>(
+/// Responds with the list that `collect` returns, truncated at a limit.
+async fn list_response<T>(
     context: Context,
     parameters: Result<Parameters, ApiError>,
     endpoint: &'static str,
-    collect: impl Fn(&ListRequest<'_>, &mut BTreeSet<T>) -> Result<(), ApiError> + Send + 'static,
+    collect: impl Fn(&ListRequest<'_>) -> Result<Vec<T>, ApiError> + Send + 'static,
     write: impl Fn(&mut BoundedBuffer, &T) -> fmt::Result + Send + 'static,
 ) -> Result<JsonBody, PrometheusError> {
     let parameters = parameters?;
@@ -170,9 +200,8 @@ async fn list_response<T: Ord>(
         if endpoint == SERIES && selectors.is_empty() {
             return Err(ApiError::BadRequest("no match[] parameter provided".to_owned()));
         }
-        let mut found = BTreeSet::new();
         let request = ListRequest { view, selectors: &selectors, range: range.clone(), active };
-        collect(&request, &mut found)?;
+        let found = collect(&request)?;
         let mut extras = ResponseExtras::default();
         extras.warnings.extend((found.len() > limit).then(|| TRUNCATED.to_owned()));
         success(active.response_buffer(), &extras, |out| {
@@ -186,8 +215,8 @@ pub(super) async fn series(
     context: Context,
     parameters: Result<Parameters, ApiError>,
 ) -> Result<JsonBody, PrometheusError> {
-    let collect = |request: &ListRequest<'_>, found: &mut BTreeSet<LabelSet>| {
-        request.collect(BucketList::All, found, |series, found| {
+    let collect = |request: &ListRequest<'_>| {
+        request.collect(BucketList::All, |series, found| {
             let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
             found.insert(LabelSet::new(pairs.chain([(NAME, series.name())])));
         })
@@ -216,8 +245,8 @@ pub(super) async fn labels(
     context: Context,
     parameters: Result<Parameters, ApiError>,
 ) -> Result<JsonBody, PrometheusError> {
-    let collect = |request: &ListRequest<'_>, found: &mut BTreeSet<String>| {
-        request.collect(BucketList::All, found, |series, found| {
+    let collect = |request: &ListRequest<'_>| {
+        request.collect(BucketList::All, |series, found| {
             insert_text(NAME, found);
             series.labels().iter().for_each(|(name, _)| insert_text(name, found));
         })
@@ -232,29 +261,11 @@ pub(super) async fn values(
     parameters: Result<Parameters, ApiError>,
 ) -> Result<JsonBody, PrometheusError> {
     let buckets = if label == "le" { BucketList::All } else { BucketList::IfSelected };
-    let collect = move |request: &ListRequest<'_>, found: &mut BTreeSet<String>| {
-        if !request.selectors.is_empty() {
-            return request.collect(buckets, found, |series, found| {
-                label_value(series, &label).into_iter().for_each(|value| insert_text(value, found));
-            });
-        }
-        let (found, entries) =
-            (RefCell::new(found), RefCell::new(EntryBudget::new(request.active)));
-        let add = |value: &str| {
-            insert_text(value, &mut found.borrow_mut());
-            entries.borrow_mut().set_count(found.borrow().len())
-        };
-        let mut add_of = |series: &Series| {
-            let Some(value) = label_value(series, &label) else { return Ok(()) };
-            if series.kind() == SeriesKind::Text {
-                return Ok(());
-            }
-            if label == NAME && matches!(series.kind(), SeriesKind::Histogram(_)) {
-                query::classic_names(value).try_for_each(|name| add(&name))?;
-            }
-            add(value)
-        };
-        for_each_value_of(request.view, &label, request.active, &mut add_of, &mut { add })
+    let collect = move |request: &ListRequest<'_>| match request.selectors {
+        [] => request.values(&label),
+        _ => request.collect(buckets, |series, found| {
+            label_value(series, &label).into_iter().for_each(|value| insert_text(value, found));
+        }),
     };
     let write = |out: &mut BoundedBuffer, text: &String| write_text(out, text);
     list_response(context, parameters, "prometheus_values", collect, write).await
