@@ -393,10 +393,12 @@ impl Source for PrometheusSource<'_> {
 
     fn select_count(&self, selector: &Selector) -> Result<u64> {
         let stored = self.stored.select_count(selector)?;
-        Ok(match self.candidates(selector, stored == 0)? {
-            Some(_) => self.find(selector, &BucketSearch::Unread)?.len() as u64,
-            None => stored,
-        })
+        let Some(candidates) = self.candidates(selector, stored == 0)? else { return Ok(stored) };
+        // Mostly no series has another name.
+        match self.stored.select_count(&candidates)? {
+            0 => Ok(stored),
+            _ => Ok(self.find(selector, &BucketSearch::Unread)?.len() as u64),
+        }
     }
 
     fn time_range(&self, series: &[SeriesHandle], range: Range<i64>) -> Result<Option<Range<i64>>> {

@@ -306,7 +306,7 @@ impl Source for StoreSource<'_> {
     }
 
     fn select_count(&self, selector: &Selector) -> Result<u64> {
-        Ok(self.view.each_series(selector, &mut |_| ControlFlow::Break(())) as u64)
+        Ok(self.view.series_count(selector) as u64)
     }
 
     fn estimate_rows(&self, series: u64, range: &Range<i64>, step: Option<i64>) -> u64 {

@@ -28,6 +28,11 @@ impl ReadView {
         index.select(selector).into_iter().map(|number| index.entry(number)).collect()
     }
 
+    /// Number of series that match a selector.
+    pub fn series_count(&self, selector: &Selector) -> usize {
+        self.inner.index().select(selector).len()
+    }
+
     /// Series without rows that match a selector: they were deleted or expired. Reads the series
     /// file; meant for messages.
     pub fn select_deleted(&self, selector: &Selector) -> Result<Vec<Series>> {
