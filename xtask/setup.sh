@@ -37,6 +37,9 @@ main() {
         want redis-server redis-server
         want_postgresql
         want strace strace
+        # They read the packages that `cargo xtask packages` wrote; skipped without them.
+        want rpm rpm
+        want minisign minisign
         want mkfs.ext4 e2fsprogs
         [ "$mode" = test ] || want_observed_servers
         ;;

@@ -17,6 +17,7 @@ mod extensions;
 mod fuzz;
 mod golden;
 mod hostile;
+mod installed_packages;
 mod libtest;
 mod loom;
 mod miri;

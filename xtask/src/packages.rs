@@ -25,6 +25,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, ensure};
 
 use self::package_source::PackageSource;
+pub(crate) use self::package_source::{COMPLETION_SHELLS, COMPLETIONS};
+pub(crate) use self::sbom::BUNDLED;
 use crate::command_line::root;
 use crate::part_log::PartLog;
 
@@ -66,6 +68,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// Packages what `cargo xtask dist` left in `from`.
+pub(crate) fn make(from: &Path, out: &Path, release: u32, key: &Path) -> Result<()> {
+    make_by(from, out, release, MAINTAINER, key)
+}
+
 fn make_by(from: &Path, out: &Path, release: u32, maintainer: &str, key: &Path) -> Result<()> {
     let sources = PackageSource::read_all(from, release, maintainer)?;
     recreate_dir(out)?;

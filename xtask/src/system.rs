@@ -6,7 +6,10 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use crate::ci_part::{CiPart, OutputMode, run_all};
-use crate::{aarch64, alertmanager, clients, conformance, extensions, hostile, page, suite, wire};
+use crate::{
+    aarch64, alertmanager, clients, conformance, extensions, hostile, installed_packages, page,
+    suite, wire,
+};
 
 /// Test topdeck against real peers: all parts, or the named ones
 #[derive(clap::Args)]
@@ -23,7 +26,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     run_all("cargo xtask system", PARTS.iter().filter(is_named), OutputMode::Everything)
 }
 
-const PARTS: [CiPart; 9] = [
+const PARTS: [CiPart; 10] = [
     CiPart {
         name: "scripts",
         description: "test scripts of Prometheus",
@@ -78,6 +81,13 @@ const PARTS: [CiPart; 9] = [
         description: "an added role, check, format, function, view and others in a clone",
         is_alone: true,
         run: extensions::run,
+        ..CiPart::DEFAULT
+    },
+    CiPart {
+        name: "packages",
+        description: "packages installed, used, upgraded and removed in bare roots (as root)",
+        is_alone: true,
+        run: installed_packages::run,
         ..CiPart::DEFAULT
     },
     CiPart {

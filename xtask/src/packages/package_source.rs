@@ -11,7 +11,8 @@ use crate::command_line::{CommandLine, root};
 use crate::dist::DistTarget;
 
 /// Shell completions, as `cargo xtask dist` names them.
-pub(super) const COMPLETIONS: [&str; 3] = ["topdeck.bash", "_topdeck", "topdeck.fish"];
+pub(crate) const COMPLETION_SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
+pub(crate) const COMPLETIONS: [&str; 3] = ["topdeck.bash", "_topdeck", "topdeck.fish"];
 
 /// An architecture under the names of packaging systems.
 #[derive(Clone, Copy)]
