@@ -228,6 +228,8 @@ impl ShmWorker {
             self.intake.append_with_identity(identity, SEQUENCE_JUMP_MAX, SUMS_PRODUCER, writer);
         match appended {
             Ok(pending_ack) => {
+                // Programs exit when they like: a time without exits is no absence.
+                self.intake.retire_source(&self.sums_producer);
                 pending_ack.wait_durable()?;
                 self.collector.settle_sums(true, sums.rejected);
                 self.sums_max = SUMMED_PROCESSES_MAX;
@@ -270,6 +272,10 @@ impl ShmWorker {
             out.gap(start, lost);
         }
         self.collector.read(&mut out);
+        if out.is_idle() {
+            // No program is left to read: there is nothing to send, and nothing is absent.
+            self.intake.retire_source(&self.producer);
+        }
         let gauges = out.gauges;
         let outcome = out.finish();
         self.scrape.record(began.elapsed());

@@ -81,6 +81,11 @@ impl<'a> ShmRowWriter<'a> {
         }
     }
 
+    /// Whether there is nothing to report: neither a value, changed or not, nor a gap.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.rows == 0 && self.writer.is_empty() && self.pending_ack.is_none()
+    }
+
     /// Reports a gap for gauges of earlier scrapes that were not accepted.
     pub(crate) fn gap(&mut self, start: i64, lost: u64) {
         let reason =

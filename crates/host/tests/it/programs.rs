@@ -319,6 +319,50 @@ fn short_lived_programs_are_summed_under_their_name() {
     assert_eq!(told.series(&format!("{NAME}_many"), &of).count(), 0, "gauges are not added up");
 }
 
+/// An idle host had the source "programs" as absent, in red, although nothing was left to read.
+#[test]
+fn source_of_programs_is_not_absent_when_no_program_is_left() {
+    let Some(memory) = MemoryDir::new() else { return };
+    let place = HostFixture::new(unlimited(), Duration::from_secs(1));
+    let host = place.start(frequent_settings());
+    let is_listed = |name: &str| place.intake.sources().iter().any(|source| source.name == name);
+    let mut program = RecordingProgram::start(&memory);
+    wait("it is a source", || is_listed("programs"));
+    program.record(3);
+    program.end();
+    let programs = || {
+        let (files, _) = shm::list_metrics_files();
+        files.iter().filter(|file| matches!(file.state, shm::ProcessState::Running { .. })).count()
+    };
+    // Other tests have programs, too.
+    let is_over = (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        !is_listed("programs")
+    });
+    if !is_over && programs() > 0 {
+        println!("skipped: other programs of this host record into shared memory");
+    } else {
+        assert!(is_over, "no program is left, and the source is still expected to send");
+    }
+    host.stop().unwrap();
+}
+
+/// It was absent when no program had exited for a while.
+#[test]
+fn source_of_exited_programs_is_not_expected_to_send_again() {
+    let Some(memory) = MemoryDir::new() else { return };
+    let place = HostFixture::new(unlimited(), Duration::from_secs(1));
+    let host = place.start(settings("shm_short_lived = '5m'"));
+    let mut program = RecordingProgram::start(&memory);
+    program.record(3);
+    program.end();
+    let of = [("process", memory.name()), ("generation", "short")];
+    wait("it is summed", || place.contents().series("process_summed_total", &of).count() > 0);
+    host.stop().unwrap();
+    let names: Vec<String> = place.intake.sources().into_iter().map(|one| one.name).collect();
+    assert!(!names.iter().any(|name| name == "programs that exited"), "{names:?}");
+}
+
 /// A user lost the final values of some programs at a stop: those of one scrape did not fit in one
 /// batch.
 #[test]
