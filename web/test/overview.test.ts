@@ -61,14 +61,42 @@ function row(changes: Partial<OverviewRow> = {}): OverviewRow {
   };
 }
 
-const of = (...rows: OverviewRow[]) => ({
+/** An overview that shows all of its rows. */
+const of = (...rows: OverviewRow[]) => shown(rows, rows);
+
+/** One that shows some of its rows. */
+const shown = (rows: OverviewRow[], all: OverviewRow[]) => ({
   now: NOW,
   todayStart: NOW - 12 * HOUR,
-  total: rows.length,
+  total: all.length,
   incomplete: 0,
+  summary: summary(all),
   unranked: [],
   rows,
 });
+
+/** What the server says of all rows. */
+function summary(all: OverviewRow[]) {
+  const count = (state: OverviewRow["state"]) => all.filter((row) => row.state === state).length;
+  const isEarlier = (row: OverviewRow) =>
+    row.state !== "affected" && (row.worstHour !== null || row.stateToday === "affected");
+  const worst = (rows: OverviewRow[], rate: (row: OverviewRow) => number) =>
+    [...rows].sort((a, b) => rate(b) - rate(a)).slice(0, 4);
+  const earlier = all.filter(isEarlier);
+  return {
+    affected: count("affected"),
+    uncertain: count("uncertain"),
+    usual: count("usual"),
+    unknown: count("unknown"),
+    affectedEarlier: earlier.length,
+    usualAgain: earlier.filter((row) => row.state === "usual").length,
+    worstNow: worst(
+      all.filter((row) => row.state === "affected"),
+      (row) => row.burnRateNow?.lower ?? 0,
+    ),
+    worstEarlier: worst(earlier, (row) => row.worstHour?.burnRate.lower ?? 1),
+  };
+}
 
 const rate = (lower: number, estimate: number) => ({ lower, estimate, upper: estimate });
 const period = { start: NOW - 4 * HOUR, end: NOW - 3 * HOUR, above: exact(700), count: 6_000 };
@@ -219,6 +247,23 @@ test("what is bad now is the headline: which service, how many, since when, how 
     `Since between ${tick(early.start)} and ${tick(early.end)}. `,
   );
   expect(headlineNow(of(morning))).toBeNull();
+});
+
+// The headline named the worst of the 80 rows that were shown.
+test("the headline names the worst of all rows, shown or not, and counts all of them", () => {
+  const bad = row({
+    service: "payment",
+    state: "affected",
+    aboveNow: exact(90),
+    countNow: 100,
+    burnRateNow: rate(60, 90),
+  });
+  const busy = row({ ...bad, service: "front", aboveNow: exact(200), burnRateNow: rate(2, 3) });
+  const morning = row({ service: "orders", worstHour: hour });
+  const overview = shown([busy], [busy, row(), morning, bad]);
+  expect(summarise(overview)).toMatch(/^2 of 4 affected\. Worst: payment /);
+  expect(headlineNow(overview)?.row.service).toBe("payment");
+  expect(headlineToday(overview)?.text).toMatch(/^Earlier today 1 of 4 rows was .* Worst: orders/);
 });
 
 test("a row without values is one only if its history has been read", () => {

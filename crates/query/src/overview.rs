@@ -29,14 +29,19 @@ mod excess;
 mod found_rows;
 mod load_runs;
 mod onset;
+mod row_ranking;
 mod row_reader;
 mod row_state;
+mod summary;
+
+pub use self::summary::OverviewSummary;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
-use hist::{Bracket, LimitInclusion, Mixture};
+use hist::{Bracket, Mixture};
 use model::{Gap, Selector, Series, selector};
 use store::{MINUTE, ReadView};
 
@@ -46,9 +51,9 @@ use self::deviation::Deviation;
 use self::excess::{EXPECTED_SHARE, ExcessSignificance, ExpectedValues};
 use self::found_rows::FoundRows;
 use self::mini_heatmap::MiniHeatmap;
-use self::row_state::{RankClass, RowState, first_minute};
+use self::row_ranking::RowRanking;
+use self::row_state::{Rank, RowState};
 use self::row_threshold::RowThreshold;
-use crate::classic_buckets::distribution_count;
 use crate::error::{Error, Result};
 
 /// "Now": the last five minutes, in nanoseconds.
@@ -152,7 +157,7 @@ pub struct OverviewRow {
     /// Number of series.
     pub series: usize,
     /// Values of the last five minutes.
-    pub recent: Mixture,
+    pub recent: Arc<Mixture>,
     /// Number of values today.
     pub count_today: u64,
     /// Threshold; `None` if there are too few values to learn one.
@@ -264,6 +269,8 @@ pub struct OverviewPage {
     pub times: OverviewTimes,
     /// Rows of the page.
     pub rows: Vec<OverviewRow>,
+    /// What is worst among all rows, those of other pages included.
+    pub summary: OverviewSummary,
     /// Number of rows in total.
     pub total: usize,
     /// Number of rows whose history has not been read yet.
@@ -281,12 +288,13 @@ pub struct PageRange {
     pub limit: usize,
 }
 
-/// Overview of a group of rows.
-#[derive(Debug)]
+/// Overview of a group of rows. A clone is a snapshot, which shares what has been read: readers have
+/// one while the overview is refreshed.
+#[derive(Clone, Debug)]
 pub struct Overview {
     group: RowGroup,
     memory_bytes_max: usize,
-    rows: BTreeMap<RowKey, RowState>,
+    rows: BTreeMap<RowKey, Arc<RowState>>,
     /// Metrics that have rows of several units.
     several_units: BTreeSet<String>,
     unranked: Vec<(String, String)>,
@@ -312,6 +320,14 @@ impl Overview {
         self.times.now
     }
 
+    /// Whether a refresh at the same time would read more.
+    pub fn has_due_reads(&self) -> bool {
+        let OverviewTimes { now, today_start } = self.times;
+        self.rows
+            .values()
+            .any(|row| row.last_reads(today_start) < (now, now) || row.due_at(today_start) <= now)
+    }
+
     /// Reads what is new. Stops when `elapsed` exceeds `budget`: the oldest reads are repeated
     /// first, so that repeated refreshes reach every row. One row and one history are read in any
     /// case: to find the rows may take longer than `budget`.
@@ -323,8 +339,8 @@ impl Overview {
     ) -> Result<()> {
         self.times = times;
         self.find_rows(view);
-        let mut bytes: usize = self.rows.values().map(RowState::memory_bytes).sum();
-        let mut rows: Vec<(&RowKey, &mut RowState)> = self.rows.iter_mut().collect();
+        let mut bytes: usize = memory_bytes(&self.rows);
+        let mut rows: Vec<(&RowKey, &mut Arc<RowState>)> = self.rows.iter_mut().collect();
         // Rows whose buckets exceed a limit.
         let mut excluded: Vec<(RowKey, String)> = Vec::new();
         let mut exclude = |key: &RowKey, read: Result<()>| match read {
@@ -337,17 +353,21 @@ impl Overview {
         rows.sort_by_key(|(_, row)| row.last_reads(times.today_start));
         let mut has_read = false;
         for (key, row) in &mut rows {
+            // By an earlier part of this refresh.
+            if row.last_reads(times.today_start) == (times.now, times.now) {
+                break;
+            }
             if has_read && elapsed() >= budget.mul_f64(RECENT_SHARE) {
                 break;
             }
             // Half: a row that is refused below frees what was read here, and the next refresh
             // would have room for it again.
             if row.read_at.is_none() && bytes >= self.memory_bytes_max / 2 {
-                row.is_refused = true;
+                Arc::make_mut(row).is_refused = true;
                 continue;
             }
             bytes -= row.memory_bytes();
-            let read = row.read_recent(view, times);
+            let read = Arc::make_mut(row).read_recent(view, times);
             // One beyond a limit is the first again at the next refresh.
             has_read |= read.is_ok();
             exclude(key, read)?;
@@ -362,11 +382,11 @@ impl Overview {
                 break;
             }
             if !row.has_history() && bytes >= self.memory_bytes_max {
-                row.is_refused = true;
+                Arc::make_mut(row).is_refused = true;
                 continue;
             }
             bytes -= row.memory_bytes();
-            let read = row.read_history(view, times);
+            let read = Arc::make_mut(row).read_history(view, times);
             has_read |= read.is_ok();
             exclude(key, read)?;
             bytes += row.memory_bytes();
@@ -382,7 +402,7 @@ impl Overview {
 
     /// Whether users were counted for a row.
     pub fn has_users(&self) -> bool {
-        self.rows.values().any(|row| !row.user_scans.is_empty())
+        self.rows.values().any(|row| row.has_users())
     }
 
     /// Counts the users above the thresholds of the rows of a page. `label` gives the label that
@@ -390,19 +410,21 @@ impl Overview {
     /// is oldest are first, so that repeated calls reach every row. Returns whether it has counted
     /// all.
     pub fn count_users(
-        &mut self,
+        &self,
         view: &ReadView,
         page: &mut OverviewPage,
         label: &dyn Fn(&RowKey) -> Option<String>,
         (budget, elapsed): (Duration, &dyn Fn() -> Duration),
     ) -> Result<bool> {
         let limit = UserReadLimit { budget, elapsed };
-        let mut rows: Vec<&mut OverviewRow> = page.rows.iter_mut().collect();
-        let attempted_at = |key: &RowKey| self.rows.get(key).and_then(RowState::users_attempted_at);
+        let OverviewPage { rows, summary, .. } = page;
+        let mut rows: Vec<&mut OverviewRow> = rows.iter_mut().chain(summary.rows_mut()).collect();
+        let attempted_at =
+            |key: &RowKey| self.rows.get(key).and_then(|row| row.users_attempted_at());
         rows.sort_by_key(|row| attempted_at(&row.key));
         let mut is_complete = true;
         for row in rows {
-            let Some(state) = self.rows.get_mut(&row.key) else { continue };
+            let Some(state) = self.rows.get(&row.key) else { continue };
             let threshold = row.threshold.as_ref().map(|threshold| threshold.value);
             row.users =
                 state.count_users(view, self.times, (label(&row.key), threshold), &limit)?;
@@ -414,20 +436,17 @@ impl Overview {
     /// Removes days of other time zones, then the rows that were refused, then those of the lowest
     /// rank, until the others fit.
     fn release_memory(&mut self) {
-        let memory_bytes = |rows: &BTreeMap<RowKey, RowState>| -> usize {
-            rows.values().map(RowState::memory_bytes).sum()
-        };
         let mut bytes = memory_bytes(&self.rows);
         if bytes > self.memory_bytes_max {
-            self.rows.values_mut().for_each(RowState::release_other_days);
+            self.rows.values_mut().for_each(|row| Arc::make_mut(row).release_other_days());
             bytes = memory_bytes(&self.rows);
         }
         if bytes <= self.memory_bytes_max && !self.rows.values().any(|row| row.is_refused) {
             return;
         }
-        let mut rows: Vec<(&RowKey, &RowState)> = self.rows.iter().collect();
+        let mut rows: Vec<(&RowKey, &Arc<RowState>)> = self.rows.iter().collect();
         rows.sort_by(|(_, a), (_, b)| {
-            a.is_refused.cmp(&b.is_refused).then_with(|| a.rank.compare(&b.rank))
+            a.is_refused.cmp(&b.is_refused).then_with(|| a.rank().compare(&b.rank()))
         });
         let mut removed: Vec<RowKey> = Vec::new();
         for (key, row) in rows.into_iter().rev() {
@@ -485,114 +504,39 @@ impl Overview {
     /// row's state changes or its score by more than a quarter. `set` gives the threshold of a row
     /// that the user or an SLO sets.
     pub fn page(
-        &mut self,
+        &self,
         range: PageRange,
         set: &dyn Fn(&RowKey) -> Option<RowThreshold>,
     ) -> OverviewPage {
         let times = self.times;
         let mut ranked = Vec::with_capacity(self.rows.len());
-        for (key, state) in &mut self.rows {
+        for (key, state) in &self.rows {
             let standing = RowRanking::of(state, set(key), times);
-            state.rank.follow(standing.class, standing.affected_now, standing.affected_today);
-            ranked.push((key, state, standing));
+            let RowRanking { class, affected_now, affected_today, .. } = standing;
+            let rank = state.follow_rank(class, affected_now, affected_today);
+            ranked.push((key, state, standing, rank));
         }
         // Stable: rows of equal rank stay in the order of their names.
-        ranked.sort_by(|(_, a, _), (_, b, _)| a.rank.compare(&b.rank));
+        ranked.sort_by(|(.., a), (.., b)| a.compare(b));
         let total = ranked.len();
-        let is_complete = |state: &RowState| state.is_complete(times.today_start);
-        let incomplete = ranked.iter().filter(|(_, state, _)| !is_complete(state)).count();
-        let shown = ranked.into_iter().skip(range.offset).take(range.limit);
-        let rows = shown.map(|(key, state, standing)| {
-            let has_other_unit = self.several_units.contains(&key.name);
-            row_of(key, state, standing, (times, has_other_unit))
-        });
-        let rows = rows.collect();
-        OverviewPage { times, rows, total, incomplete, unranked: self.unranked.clone() }
-    }
-}
-
-/// What a row is ranked by.
-struct RowRanking {
-    threshold: Option<RowThreshold>,
-    /// Number of values today.
-    count_today: u64,
-    /// Values above the threshold in the last five minutes, and today.
-    above: (Option<Bracket<u64>>, Option<Bracket<u64>>),
-    worst_hour: Option<WorstHour>,
-    class: RankClass,
-    /// Values above it beyond those expected there: in the last five minutes, and in the worst hour
-    /// of today, or in the whole day if no hour has significantly more. A day that is a little
-    /// worse than expected is not an incident.
-    affected_now: f64,
-    affected_today: f64,
-}
-
-impl RowRanking {
-    fn of(state: &mut RowState, set: Option<RowThreshold>, times: OverviewTimes) -> RowRanking {
-        let today_start = times.today_start;
-        let threshold = state.threshold(set, today_start);
-        let above = |of: &Mixture| {
-            let threshold = threshold.as_ref()?;
-            Some(of.count_above(threshold.value, LimitInclusion::Exclusive))
+        let incomplete =
+            ranked.iter().filter(|(_, state, ..)| !state.is_complete(times.today_start)).count();
+        let row = |(key, state, standing, _): &(&RowKey, &Arc<RowState>, RowRanking, Rank)| {
+            standing.row(key, state, (times, self.several_units.contains(&key.name)))
         };
-        let share = expected_share(threshold.as_ref());
-        let excess = |above: Option<Bracket<u64>>, count: u64| {
-            let expected = ExpectedValues { count, share };
-            match above.map_or(ExcessSignificance::Insignificant, |above| {
-                ExcessSignificance::of(above, expected)
-            }) {
-                ExcessSignificance::Insignificant => (RankClass::Usual, 0.0),
-                ExcessSignificance::Uncertain(beyond) => (RankClass::Uncertain, beyond),
-                ExcessSignificance::Significant(beyond) => (RankClass::Affected, beyond),
-            }
-        };
-        let recent = above(&state.recent);
-        let today = state.day(today_start).map(|day| &day.all);
-        let count_today = today.map_or(0, Mixture::count);
-        let today = today.filter(|_| state.is_complete(today_start)).and_then(above);
-        let (class, affected_now) = excess(recent, state.recent.count());
-        let (_, affected_today) = excess(today, count_today);
-        // Counts that overflow have no worst hour.
-        let is_complete = state.is_complete(today_start);
-        let known = threshold.as_ref().filter(|_| is_complete);
-        let worst_hour = known.and_then(|of| state.worst_hour(of, today_start).ok().flatten());
-        let affected_today = worst_hour.as_ref().map_or(affected_today, |hour| hour.beyond);
-        RowRanking {
-            threshold,
-            count_today,
-            above: (recent, today),
-            worst_hour,
-            class,
-            affected_now,
-            affected_today,
-        }
+        let all = ranked.iter().map(|one| (one, one.2.severity()));
+        let summary = OverviewSummary::of(all, |one| OverviewRow { heatmap: None, ..row(one) });
+        let rows = ranked.iter().skip(range.offset).take(range.limit).map(row).collect();
+        OverviewPage { times, rows, summary, total, incomplete, unranked: self.unranked.clone() }
+    }
+
+    /// The same for readers whose today begins at another time.
+    pub fn of_day(mut self, today_start: i64) -> Overview {
+        self.times.today_start = today_start;
+        self
     }
 }
 
-fn row_of(
-    key: &RowKey,
-    state: &mut RowState,
-    standing: RowRanking,
-    (times, has_other_unit): (OverviewTimes, bool),
-) -> OverviewRow {
-    let is_affected = standing.class == RankClass::Affected;
-    let threshold = standing.threshold.as_ref().filter(|_| is_affected);
-    let affected_since = threshold.and_then(|of| state.affected_since(of, times).ok().flatten());
-    OverviewRow {
-        key: key.clone(),
-        has_other_unit,
-        worst_hour: standing.worst_hour,
-        affected_since,
-        series: distribution_count(&state.series),
-        recent: state.recent.clone(),
-        count_today: standing.count_today,
-        threshold: standing.threshold,
-        above: standing.above,
-        users: None,
-        deviation: state.deviation.clone(),
-        heatmap: state.minutes.picture(first_minute(times.now)),
-        latest_end: state.latest_end,
-        read_at: state.read_at,
-        gaps: state.gaps(times.today_start),
-    }
+fn memory_bytes(rows: &BTreeMap<RowKey, Arc<RowState>>) -> usize {
+    rows.values().map(|row| row.memory_bytes()).sum()
 }

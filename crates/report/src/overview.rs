@@ -12,7 +12,7 @@ use render::text::{escape_control, plural};
 use render::time::{duration_text, format_age, precise_time_text};
 use render::value_formatter;
 
-use crate::overview_headline::{count_bracket, headline};
+use crate::overview_headline::{count_bracket, overview_headline};
 
 /// Slots of the drawing of the last hour.
 const SLOTS: usize = 20;
@@ -39,7 +39,7 @@ pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
         );
         return text;
     }
-    for line in headline(rows) {
+    for line in overview_headline(document) {
         text.push_str(&format!("  {line}\n"));
     }
     let columns = [

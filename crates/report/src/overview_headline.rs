@@ -136,9 +136,21 @@ fn worst_period(row: &Value) -> &Value {
     if hour["period"].is_null() { hour } else { &hour["period"] }
 }
 
-/// Lines of the headline of some rows; none if nothing was affected.
-pub(crate) fn headline(rows: &[Value]) -> Vec<String> {
-    let mut all: Vec<Headline<'_>> = rows.iter().filter_map(Headline::of).collect();
+/// Lines of the headline of an overview; none if nothing was affected. It is about the worst of all
+/// rows, whether they are shown or not; of a server that does not name these, of those it sent.
+pub(crate) fn overview_headline(document: &Value) -> Vec<String> {
+    let summary = &document["summary"];
+    let lists = match summary.is_object() {
+        true => vec![&summary["worst_now"], &summary["worst_earlier"]],
+        false => vec![&document["rows"]],
+    };
+    let rows: Vec<&Value> = lists.into_iter().filter_map(Value::as_array).flatten().collect();
+    headline(&rows)
+}
+
+/// The same of some rows.
+fn headline(rows: &[&Value]) -> Vec<String> {
+    let mut all: Vec<Headline<'_>> = rows.iter().filter_map(|row| Headline::of(row)).collect();
     all.sort_by(|a, b| {
         let is_later = b.is_now().cmp(&a.is_now());
         is_later.then_with(|| b.least_rate.total_cmp(&a.least_rate))
@@ -218,7 +230,7 @@ mod tests {
             [row("ledger", 1_041, rate(1.5, 1.9)), row("payment", 900, rate(24.0, 27.7))];
         rows[0]["worst_hour"]["count"] = 109_600.into();
         assert_eq!(
-            headline(&rows),
+            headline(&rows.each_ref()),
             [
                 "worst today, not now: payment latency: 900 of 6,500 requests above 800 ms \
                  (13.85 %, 28 times the expected 0.5 %) from 2026-11-09 12:00:00Z to 2026-11-09 \
@@ -234,7 +246,7 @@ mod tests {
             "start_ns": NOON - store::HOUR, "end_ns": NOON + store::HOUR, "above": count(1_500),
             "count": 13_000
         });
-        let lines = headline(&[longer]);
+        let lines = headline(&[&longer]);
         for expected in ["1,500 of 13,000 requests", "(11.54 %, 23 times", "from 2026-11-09 11:00"]
         {
             assert!(lines[0].contains(expected), "{expected}: {lines:?}");
@@ -244,11 +256,11 @@ mod tests {
         let mut day = row("front", 0, Value::Null);
         (day["worst_hour"], day["state_today"]) = (Value::Null, "affected".into());
         (day["above_today"], day["count_today"]) = (count(700), 50_000.into());
-        let lines = headline(&[day.clone(), rows[1].clone()]);
+        let lines = headline(&[&day, &rows[1]]);
         assert!(lines[0].contains("payment") && lines[1] == "then front latency 2.8 times");
         let expected = "worst today, not now: front latency: 700 of 50,000 requests above 800 ms \
                         (1.40 %, 2.8 times the expected 0.5 %)";
-        assert_eq!(headline(&[day])[0], expected);
+        assert_eq!(headline(&[&day])[0], expected);
         assert_eq!(headline(&[]), [""; 0]);
     }
 
@@ -261,7 +273,7 @@ mod tests {
         now["affected_since"] = json!({"start_ns": NOON, "end_ns": NOON + store::MINUTE});
         let rows = [row("payment", 900, rate(24.0, 27.7)), now.clone()];
         assert_eq!(
-            headline(&rows),
+            headline(&rows.each_ref()),
             [
                 "worst now: cart latency: 40 of 1,200 requests above 800 ms (3.33 %, 6.7 times \
                  the expected 0.5 %) in the last 5 min, since about 2026-11-09 12:00:00Z",
@@ -270,11 +282,31 @@ mod tests {
             ]
         );
         now["affected_since"] = json!({"start_ns": NOON, "end_ns": NOON + store::HOUR});
-        let text = headline(&[now.clone()]).join("\n");
+        let text = headline(&[&now]).join("\n");
         let since = "since between 2026-11-09 12:00:00Z and 2026-11-09 13:00:00Z";
         assert!(text.contains(since), "{text}");
         now["affected_since"] = Value::Null;
-        let text = headline(&[now]).join("\n");
+        let text = headline(&[&now]).join("\n");
         assert!(text.contains("last 5 min\n") && text.contains("--from -5m"), "{text}");
+    }
+
+    /// The 81st row was the worst, and the headline named the worst of the 80 that were shown.
+    #[test]
+    fn headline_names_the_worst_of_all_rows_and_not_only_of_those_shown() {
+        let mut worst = row("payment", 900, rate(24.0, 27.7));
+        let shown = [row("ledger", 1_041, rate(1.5, 1.9))];
+        let document = json!({
+            "rows": shown, "summary": {"worst_now": [], "worst_earlier": [worst, shown[0]]}
+        });
+        let lines = overview_headline(&document);
+        assert!(lines[0].starts_with("worst today, not now: payment latency"), "{lines:?}");
+        assert_eq!(lines[1], "then ledger latency 32 times");
+        worst["state"] = "affected".into();
+        (worst["above_now"], worst["count_now"]) = (count(40), 1_200.into());
+        let document = json!({"rows": shown, "summary": {"worst_now": [worst]}});
+        let lines = overview_headline(&document);
+        assert!(lines[0].starts_with("worst now: payment latency"), "{lines:?}");
+        // Of a server without a summary.
+        assert!(overview_headline(&json!({"rows": shown}))[0].contains("ledger"));
     }
 }

@@ -1,4 +1,7 @@
-/** The headlines of the overview: the worst row now, and of today. */
+/**
+ * The headlines of the overview: the worst row now, and of today. They are about all rows, whether
+ * they are shown or not; the command `topdeck overview` has the same.
+ */
 
 import { exact, type Bracket } from "./distribution";
 import {
@@ -9,7 +12,6 @@ import {
   nameOf,
   type Overview,
   type OverviewRow,
-  type RowState,
 } from "./overview";
 import * as time from "./time";
 import { formatCount, formatShare, formatValue } from "./unit";
@@ -48,14 +50,6 @@ function severityToday(row: OverviewRow): Severity[] {
   return [{ row, above, count, burnRate: exact(1) }];
 }
 
-/**
- * By what is certain of the burn rate: a small service of which half fails comes before a large one
- * that is a little slower than usual. The command `topdeck overview` has the same order.
- */
-function worstFirst(all: readonly Severity[]): Severity[] {
-  return [...all].sort((a, b) => b.burnRate.lower - a.burnRate.lower);
-}
-
 const formatTimes = ({ row, above, count }: Severity) =>
   `${formatFactor(above / count / row.expectedShare)}\u00a0×`;
 
@@ -90,8 +84,8 @@ export interface Headline {
 }
 
 /** The worst row now: since when, how sure, who; null if none is affected. */
-export function headlineNow({ rows }: Overview): Headline | null {
-  const [worst, ...others] = worstFirst(rows.flatMap(severityNow));
+export function headlineNow({ summary }: Overview): Headline | null {
+  const [worst, ...others] = summary.worstNow.flatMap(severityNow);
   if (!worst) return null;
   const { row, above, count } = worst;
   const users = row.users?.now ? ` ${describeUsers(row.users, row.users.now)} affected.` : "";
@@ -102,20 +96,19 @@ export function headlineNow({ rows }: Overview): Headline | null {
 }
 
 /** The worst row of today among those that are not affected now; null if there is none. */
-export function headlineToday({ rows, total }: Overview): Headline | null {
-  const all = worstFirst(rows.filter(({ state }) => state !== "affected").flatMap(severityToday));
-  const [worst, ...others] = all;
+export function headlineToday({ summary, total }: Overview): Headline | null {
+  const { affected, affectedEarlier: earlier, usualAgain } = summary;
+  const [worst, ...others] = summary.worstEarlier.flatMap(severityToday);
   if (!worst) return null;
   const { row, above, count } = worst;
   const limit = row.threshold ? formatValue(row.threshold.value, row.unit) : "";
-  const were = all.length === 1 ? "was" : "were";
-  const isOver = all.every(({ row }) => row.state === "usual");
-  const isNow = rows.some(({ state }) => state === "affected");
-  const when = isNow ? "Earlier today" : isOver ? "Earlier today, not now," : "Today";
+  const were = earlier === 1 ? "was" : "were";
+  const isOver = usualAgain === earlier;
+  const when = affected > 0 ? "Earlier today" : isOver ? "Earlier today, not now," : "Today";
   const hours = row.worstHour?.period ?? null;
   const hour = hours ? ` from ${formatHour(hours).replace("–", " to ")}` : "";
   const text =
-    `${when} ${formatCount(all.length)} of ${formatCount(total)} rows ${were} affected. ` +
+    `${when} ${formatCount(earlier)} of ${formatCount(total)} rows ${were} affected. ` +
     `Worst: ${nameOf(row)}, ${formatCount(above)} of ${formatCount(count)} ${row.noun} above ` +
     `${limit}${hour} (${formatShare(above / count)}, ${describeBurn(worst)}); not chance ` +
     `(p < 0.001).${describeOthers(others)}`;
@@ -124,16 +117,13 @@ export function headlineToday({ rows, total }: Overview): Headline | null {
 
 /** One sentence: how many rows are affected, and the worst of them. */
 export function summarise(overview: Overview): string {
-  const { rows, total } = overview;
-  const affected = rows.filter((row) => row.state === "affected");
-  const count = (state: RowState) => rows.filter((row) => row.state === state).length;
-  const [unknown, uncertain] = [count("unknown"), count("uncertain")];
+  const { total, summary } = overview;
+  const { affected, uncertain, usual: known, unknown } = summary;
   const doubt =
     (uncertain > 0 ? ` ${formatCount(uncertain)} uncertain.` : "") +
     (unknown > 0 ? ` ${formatCount(unknown)} unknown.` : "");
-  const worst = worstFirst(rows.flatMap(severityNow))[0]?.row ?? affected[0];
+  const worst = summary.worstNow[0];
   if (!worst) {
-    const known = rows.length - unknown - uncertain;
     const all = total === 1 ? "The only row is" : `All ${formatCount(total)} rows are`;
     const many = known === total ? all : `${formatCount(known)} of ${formatCount(total)} rows are`;
     return known === 0
@@ -142,7 +132,7 @@ export function summarise(overview: Overview): string {
   }
   const above = formatCount(worst.aboveNow?.estimate ?? 0);
   const limit = worst.threshold ? formatValue(worst.threshold.value, worst.unit) : "";
-  const many = `${formatCount(affected.length)} of ${formatCount(total)}`;
+  const many = `${formatCount(affected)} of ${formatCount(total)}`;
   return (
     `${many} affected. Worst: ${nameOf(worst)}, ${above} of ${formatCount(worst.countNow)} ` +
     `${worst.noun} above ${limit} in the last 5 minutes.${doubt}`

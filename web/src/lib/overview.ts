@@ -114,12 +114,31 @@ export interface OverviewRow {
   heatmap: MiniHeatmapData | null;
 }
 
+/** Numbers of all rows, and the worst of them, whether they are shown or not. */
+export interface OverviewSummary {
+  /** Rows in each state of the last five minutes. */
+  affected: number;
+  uncertain: number;
+  usual: number;
+  unknown: number;
+  /** Rows that were affected earlier today, but are not now, and those of them that are usual. */
+  affectedEarlier: number;
+  usualAgain: number;
+  /**
+   * By what is certain of the burn rate: a small service of which half fails comes before a large
+   * one that is a little slower than usual. Without heatmaps.
+   */
+  worstNow: readonly OverviewRow[];
+  worstEarlier: readonly OverviewRow[];
+}
+
 export interface Overview {
   now: number;
   todayStart: number;
   total: number;
   /** Rows whose history has not been read yet. */
   incomplete: number;
+  summary: OverviewSummary;
   unranked: readonly { name: string; reason: string }[];
   rows: readonly OverviewRow[];
 }
@@ -188,6 +207,16 @@ interface OverviewJson {
   today_start_ns: number;
   total: number;
   incomplete: number;
+  summary: {
+    affected: number;
+    uncertain: number;
+    usual: number;
+    unknown: number;
+    affected_earlier: number;
+    usual_again: number;
+    worst_now: RowJson[];
+    worst_earlier: RowJson[];
+  };
   unranked: { name: string; reason: string }[];
   rows: RowJson[];
 }
@@ -212,8 +241,23 @@ export async function fetchOverview(
     todayStart: response.today_start_ns / 1e6,
     total: response.total,
     incomplete: response.incomplete,
+    summary: parseSummary(response.summary),
     unranked: response.unranked,
     rows: response.rows.map(parseRow),
+  };
+}
+
+function parseSummary(json: OverviewJson["summary"]): OverviewSummary {
+  const { affected, uncertain, usual, unknown } = json;
+  return {
+    affected,
+    uncertain,
+    usual,
+    unknown,
+    affectedEarlier: json.affected_earlier,
+    usualAgain: json.usual_again,
+    worstNow: json.worst_now.map(parseRow),
+    worstEarlier: json.worst_earlier.map(parseRow),
   };
 }
 

@@ -1,7 +1,7 @@
 //! `/v1/overview`: rows of all distributions by affected requests.
 
 use std::io::Write as _;
-use std::sync::PoisonError;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::response::{IntoResponse as _, Response};
@@ -10,16 +10,16 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderValue, header};
 use query::overview::row_threshold::RowThreshold;
-use query::overview::{OverviewTimes, PageRange, ROWS_MAX, RowGroup, RowKey};
+use query::overview::{Overview, OverviewTimes, PageRange, ROWS_MAX, RowGroup, RowKey};
 use role::MetricThreshold;
-use store::{DAY, MINUTE, ReadView, SECOND};
+use store::{DAY, MINUTE, ReadView};
 
 use super::OVERVIEW;
 use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
-use crate::overview_cache::CachedOverview;
+use crate::overview_cache::{GroupOverview, OverviewAccess, OverviewSnapshot};
 use crate::parameters::Parameters;
 use crate::web_files::accepts_gzip;
 use report::document;
@@ -35,8 +35,8 @@ const BUDGET_MAX: Duration = Duration::from_secs(60);
 /// Times of the clock that count as one of the CPU: a busy machine reads as many rows as an idle
 /// one, and a slow disk ends the reads.
 const WALL_PER_CPU: u32 = 10;
-/// A complete overview is answered from memory for this time.
-const FRESH: i64 = 5 * SECOND;
+/// Time of a portion of the reads, after which other requests see what was read.
+const PORTION: Duration = Duration::from_millis(100);
 
 /// Parameters of a request.
 struct OverviewParams {
@@ -134,47 +134,64 @@ pub(super) async fn overview(
     params.slo_thresholds = queries.thresholds();
     let has_gzip = accepts_gzip(&headers);
     let work = move |view: &ReadView, active: &ActiveQuery| {
-        let cache = queries.overviews.group(params.group);
-        // A request that waits here gets what the other one has read.
-        let mut held = cache.lock().unwrap_or_else(PoisonError::into_inner);
-        active.check_cancelled()?;
-        let page = held.answer(view, &params)?;
-        drop(held);
+        let page = queries.overviews.group(params.group).answer(view, &params, active)?;
         let body = active.json_response(&document::overview::to_json(&page, params.page))?;
         response(body, has_gzip)
     };
     context.run_light_with_view("overview", timeout, work).await
 }
 
-impl CachedOverview {
+impl GroupOverview {
     fn answer(
-        &mut self,
+        &self,
         view: &ReadView,
         params: &OverviewParams,
+        active: &ActiveQuery,
     ) -> Result<query::overview::OverviewPage, ApiError> {
-        let OverviewTimes { now, today_start } = params.times;
-        let is_fresh = self.is_complete
-            && self.today_start == today_start
-            && (0..FRESH).contains(&(now - self.overview.refreshed_at()));
         let timer = ReadTimer::start();
         let elapsed = || timer.elapsed();
         let failure = |error| ApiError::from_query_error(error, "");
-        if !is_fresh {
-            self.today_start = today_start;
-            self.is_complete = false;
-            // The rest is for the users of the rows that are shown.
-            let budget = match self.overview.has_users() {
-                true => params.budget.mul_f64(ROWS_SHARE),
-                false => params.budget,
-            };
-            self.overview.refresh(view, params.times, (budget, &elapsed)).map_err(failure)?;
-        }
-        let mut page = self.overview.page(params.page, &|key| params.threshold(key));
+        let snapshot = match self.access(params.times, active)? {
+            OverviewAccess::Snapshot(snapshot) => snapshot,
+            OverviewAccess::Working(mut working) => {
+                self.read_on(&mut working, view, params, &elapsed)?
+            }
+        };
+        let other_day = snapshot.of_other_day(params.times.today_start);
+        let overview = other_day.as_ref().unwrap_or(&snapshot.overview);
+        let mut page = overview.page(params.page, &|key| params.threshold(key));
         let label = |key: &RowKey| params.user_label(key);
         let limit = (params.budget, &elapsed as &dyn Fn() -> Duration);
-        let has_all = self.overview.count_users(view, &mut page, &label, limit).map_err(failure)?;
-        self.is_complete = page.incomplete == 0 && has_all;
+        let has_all = overview.count_users(view, &mut page, &label, limit).map_err(failure)?;
+        if other_day.is_none() {
+            snapshot.set_complete(page.incomplete == 0 && has_all);
+        }
         Ok(page)
+    }
+
+    /// Reads what is new, and publishes it after each portion.
+    fn read_on(
+        &self,
+        working: &mut Overview,
+        view: &ReadView,
+        params: &OverviewParams,
+        elapsed: &dyn Fn() -> Duration,
+    ) -> Result<Arc<OverviewSnapshot>, ApiError> {
+        // The rest is for the users of the rows that are shown.
+        let budget = match working.has_users() {
+            true => params.budget.mul_f64(ROWS_SHARE),
+            false => params.budget,
+        };
+        loop {
+            let portion = budget.min(elapsed() + PORTION);
+            let read = working.refresh(view, params.times, (portion, elapsed));
+            // Also of a request that was cancelled.
+            let snapshot = self.publish(working, params.times.today_start);
+            read.map_err(|error| ApiError::from_query_error(error, ""))?;
+            if portion == budget || !working.has_due_reads() {
+                return Ok(snapshot);
+            }
+        }
     }
 }
 

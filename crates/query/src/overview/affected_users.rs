@@ -79,13 +79,18 @@ pub(super) struct RowUsers<'a> {
 }
 
 impl<'a> RowUsers<'a> {
-    /// By the label that [`label_of_users`] finds, by which the series are sorted; `None` if no
-    /// series has it.
-    pub(super) fn of(series: &'a mut [SeriesEntryRef], label: Option<&'a str>) -> Option<Self> {
-        let has_value = |label: &str| {
+    /// The label that [`label_of_users`] finds; `None` if no series has it.
+    pub(super) fn label_of(
+        series: &[SeriesEntryRef],
+        configured: Option<&'a str>,
+    ) -> Option<&'a str> {
+        label_of_users(configured, |label| {
             series.iter().any(|found| found.series.label(label).is_some_and(|of| !of.is_empty()))
-        };
-        let label = label_of_users(label, has_value)?;
+        })
+    }
+
+    /// By a label, by which the series are sorted.
+    pub(super) fn of(series: &'a mut [SeriesEntryRef], label: &'a str) -> RowUsers<'a> {
         series.sort_by(|a, b| a.series.label(label).cmp(&b.series.label(label)));
         let series: &'a [SeriesEntryRef] = series;
         let by_user = series.chunk_by(|a, b| a.series.label(label) == b.series.label(label));
@@ -93,7 +98,7 @@ impl<'a> RowUsers<'a> {
             let user = some.first()?.series.label(label)?;
             (!user.is_empty()).then_some((user, some))
         };
-        Some(RowUsers { label, users: by_user.filter_map(of_user).collect() })
+        RowUsers { label, users: by_user.filter_map(of_user).collect() }
     }
 
     pub(super) fn label(&self) -> &str {
@@ -110,6 +115,11 @@ impl<'a> RowUsers<'a> {
         let found = self.users.len();
         let why = format!("users limit ({USERS_MAX}) exceeded: there are {found}");
         (found > USERS_MAX).then(|| self.unknown(&why, false))
+    }
+
+    /// The answer while another reader counts.
+    pub(super) fn counted_elsewhere(&self) -> AffectedUsers {
+        self.unknown("another reader counts them", true)
     }
 
     fn unknown(&self, reason: &str, is_pending: bool) -> AffectedUsers {

@@ -12,6 +12,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hist::codec::frame::{self, SeriesMeta};
 use hist::{Bracket, LimitInclusion, Mixture};
@@ -70,32 +71,34 @@ impl AffectedPeriod {
     }
 }
 
-/// Values of an hour.
-#[derive(Debug)]
+/// Values of an hour. Clones share them.
+#[derive(Clone, Debug)]
 struct EncodedHour {
     start: i64,
     count: u64,
     /// Hash of the frames.
     hash: u64,
     /// A frame for each part of the mixture.
-    frames: Vec<Vec<u8>>,
+    frames: Arc<[Vec<u8>]>,
     /// The threshold that was asked last, and the values above it.
-    above: Option<(f64, Bracket<u64>)>,
+    above: Arc<Mutex<Option<(f64, Bracket<u64>)>>>,
 }
 
 impl EncodedHour {
     /// Values above a threshold beyond those expected there, of a share, as one of the hours of a
     /// day; the values above it; and the number of all.
     fn excess(
-        &mut self,
+        &self,
         threshold: f64,
         share: f64,
     ) -> Result<(ExcessSignificance, Bracket<u64>, ExpectedValues)> {
-        let above = match self.above {
+        let memo = || self.above.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = *memo();
+        let above = match known {
             Some((known, above)) if known.to_bits() == threshold.to_bits() => above,
             _ => self.values()?.count_above(threshold, LimitInclusion::Exclusive),
         };
-        self.above = Some((threshold, above));
+        *memo() = Some((threshold, above));
         let expected = ExpectedValues { count: self.count, share };
         let alpha = ALPHA / HOURS_PER_DAY;
         Ok((ExcessSignificance::with_alpha(above, expected, alpha), above, expected))
@@ -103,7 +106,7 @@ impl EncodedHour {
 
     fn values(&self) -> Result<Mixture> {
         let mut values = Mixture::default();
-        for bytes in &self.frames {
+        for bytes in self.frames.iter() {
             let (histogram, _) = frame::decode(bytes).expect("BUG: a frame encoded in this file");
             values.add(&histogram).map_err(merge_error)?;
         }
@@ -112,7 +115,7 @@ impl EncodedHour {
 }
 
 /// Values of the hours of today, by time.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct DayHours {
     hours: Vec<EncodedHour>,
 }
@@ -137,22 +140,22 @@ impl DayHours {
             bytes.shrink_to_fit();
             bytes
         };
-        let frames: Vec<Vec<u8>> = sum.parts().iter().map(encode).collect();
+        let frames: Arc<[Vec<u8>]> = sum.parts().iter().map(encode).collect();
         let mut hasher = DefaultHasher::new();
         frames.hash(&mut hasher);
         let (count, hash) = (sum.count(), hasher.finish());
-        self.hours.push(EncodedHour { start, count, hash, frames, above: None });
+        self.hours.push(EncodedHour { start, count, hash, frames, above: Arc::default() });
         Ok(())
     }
 
     /// The hour with the largest significant excess over a share; `end` is the end of the values.
     pub(super) fn worst(
-        &mut self,
+        &self,
         (threshold, share): (f64, f64),
         end: i64,
     ) -> Result<Option<WorstHour>> {
         let mut worst: Option<(usize, WorstHour)> = None;
-        for (at, hour) in self.hours.iter_mut().enumerate() {
+        for (at, hour) in self.hours.iter().enumerate() {
             let (excess, above, expected) = hour.excess(threshold, share)?;
             let ExcessSignificance::Significant(beyond) = excess else { continue };
             let Some(burn_rate) = expected.burn_rate(above) else { continue };
@@ -166,7 +169,7 @@ impl DayHours {
         let least_rate = worst.burn_rate.estimate * PERIOD_SHARE;
         for hours in [&mut (0..at).rev() as &mut dyn Iterator<Item = usize>, &mut (at + 1..)] {
             for at in hours {
-                let Some(hour) = self.hours.get_mut(at) else { break };
+                let Some(hour) = self.hours.get(at) else { break };
                 let range = hour.start..(hour.start + HOUR).min(end);
                 let (excess, above, expected) = hour.excess(threshold, share)?;
                 let is_next =
@@ -185,12 +188,12 @@ impl DayHours {
     /// Start of the hours, one after the other, with a significant excess, of which the last one
     /// contains `time`; `None` if that one has none.
     pub(super) fn affected_since(
-        &mut self,
+        &self,
         (threshold, share): (f64, f64),
         time: i64,
     ) -> Result<Option<i64>> {
         let mut since: Option<i64> = None;
-        let before = self.hours.iter_mut().rev().skip_while(|hour| hour.start > time);
+        let before = self.hours.iter().rev().skip_while(|hour| hour.start > time);
         for hour in before {
             let is_next = match since {
                 Some(since) => hour.start + HOUR == since,
@@ -230,14 +233,14 @@ impl DayHours {
 
     /// Memory of the frames, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        let frames = self.hours.iter().flat_map(|hour| &hour.frames);
+        let frames = self.hours.iter().flat_map(|hour| hour.frames.iter());
         self.hours.capacity() * size_of::<EncodedHour>()
             + frames.map(|bytes| size_of::<Vec<u8>>() + bytes.capacity()).sum::<usize>()
     }
 }
 
 /// What was learned from hours that ended, at most those of a day.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct HourlyThresholds {
     hours: Vec<LearnedHour>,
 }
@@ -372,7 +375,7 @@ mod tests {
         for (hour, slow) in [(0, 90), (1, 0), (2, 80), (3, 90), (5, 90)] {
             hours.add(hour * HOUR, &values(100 - slow, slow)).unwrap();
         }
-        let mut since = |time: i64| hours.affected_since((250.0, 0.01), time).unwrap();
+        let since = |time: i64| hours.affected_since((250.0, 0.01), time).unwrap();
         assert_eq!(since(3 * HOUR + 5), Some(2 * HOUR));
         assert_eq!((since(HOUR + 5), since(4 * HOUR + 5)), (None, None));
         assert_eq!((since(5 * HOUR), since(7)), (Some(5 * HOUR), Some(0)));

@@ -17,7 +17,7 @@ pub(super) const LATE: i64 = 5 * MINUTE;
 pub(super) const DAY_READ_EVERY: i64 = 30 * MINUTE;
 
 /// What has been read of a day.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct DayValues {
     /// Start of the day, in nanoseconds since the Unix epoch.
     pub(super) start: i64,
@@ -151,14 +151,14 @@ impl DayValues {
     }
 
     /// Hour with most values above a threshold beyond those expected there, of a share.
-    pub(super) fn worst_hour(&mut self, threshold: &RowThreshold) -> Result<Option<WorstHour>> {
+    pub(super) fn worst_hour(&self, threshold: &RowThreshold) -> Result<Option<WorstHour>> {
         let RowThreshold { value, expected_share, .. } = *threshold;
         self.closed_hours.worst((value, expected_share), self.closed_end)
     }
 
     /// Start of the affected hours that last until `time`.
     pub(super) fn affected_since(
-        &mut self,
+        &self,
         threshold: &RowThreshold,
         time: i64,
     ) -> Result<Option<i64>> {

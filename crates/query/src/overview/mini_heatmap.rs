@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 
 use hist::{Cell, Histogram, Mixture};
 
@@ -46,7 +47,7 @@ struct MinuteColumn {
     start: i64,
     has_gap: bool,
     presence: RowPresence,
-    bins: Vec<(i16, u64)>,
+    bins: Arc<[(i16, u64)]>,
 }
 
 /// Whether a row ends in a minute, even one without values.
@@ -119,7 +120,7 @@ impl MinuteCounts {
 
     /// Memory of the counts, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        let bytes = |minute: &MinuteColumn| minute.bins.capacity() * size_of::<(i16, u64)>();
+        let bytes = |minute: &MinuteColumn| minute.bins.len() * size_of::<(i16, u64)>();
         self.minutes.capacity() * size_of::<MinuteColumn>()
             + self.minutes.iter().map(bytes).sum::<usize>()
     }
@@ -127,7 +128,7 @@ impl MinuteCounts {
     /// The picture of `COLUMNS` minutes from `start`; `None` without values.
     pub(super) fn picture(&self, start: i64) -> Option<MiniHeatmap> {
         let shown = || self.minutes.iter().filter(move |minute| minute.start >= start);
-        let bins = || shown().flat_map(|minute| &minute.bins);
+        let bins = || shown().flat_map(|minute| minute.bins.iter());
         let most = bins().map(|(_, count)| *count).max()?;
         // Values that are not above zero have no place on a logarithmic axis: the lowest bin.
         let positive = || bins().map(|(bin, _)| *bin).filter(|bin| *bin != NOT_POSITIVE);
@@ -141,7 +142,7 @@ impl MinuteCounts {
         for minute in shown() {
             let Some(at) = column_of(minute, start) else { continue };
             let column = &mut cells[at];
-            for (bin, count) in &minute.bins {
+            for (bin, count) in minute.bins.iter() {
                 let bin = if *bin == NOT_POSITIVE { lowest } else { *bin >> shift };
                 let at = usize::try_from(bin - lowest).unwrap_or(0).min(BINS - 1);
                 column[at] = column[at].saturating_add(*count);

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use hist::Mixture;
 use model::Gap;
@@ -29,20 +30,22 @@ const DAY_HELD: i64 = HOUR;
 /// Maximum number of series whose rows are read for the length of rows: those of a row of the
 /// overview come from programs that report alike.
 const LENGTH_SERIES_MAX: usize = 8;
+/// Maximum number of series that are asked for rows until so many have some.
+const LENGTH_TRIES_MAX: usize = 64;
 /// Range of the samples from whose distances the length of cumulative rows is learned.
 const LENGTH_RANGE: i64 = 4 * HOUR;
 /// Maximum number of series whose rows are read to tell a minute without values from one without
 /// rows; with more of them it is not told.
 const ROW_SERIES_MAX: usize = 16;
 
-/// What has been read of a row.
-#[derive(Debug, Default)]
+/// What has been read of a row. A clone is a snapshot: readers have one while the row is read on.
+#[derive(Clone, Debug, Default)]
 pub(super) struct RowState {
-    pub(super) series: Vec<SeriesEntryRef>,
+    pub(super) series: Arc<[SeriesEntryRef]>,
     /// Time of the last read; `None` before the first one.
     pub(super) read_at: Option<i64>,
     /// Values of the last five minutes.
-    pub(super) recent: Mixture,
+    pub(super) recent: Arc<Mixture>,
     /// Counts of the last minutes, until `minutes_end`.
     pub(super) minutes: MinuteCounts,
     minutes_end: i64,
@@ -59,12 +62,13 @@ pub(super) struct RowState {
     /// Known gaps in what each refresh reads again, and in the last hour.
     recent_gaps: Vec<Gap>,
     hour_gaps: Vec<Gap>,
-    /// Users above the thresholds that were asked last.
-    pub(super) user_scans: Vec<UserScan>,
+    /// Users above the thresholds that were asked last; of all snapshots.
+    user_scans: Arc<Mutex<Vec<UserScan>>>,
     /// Whether the memory of the overview has no room for the row.
     pub(super) is_refused: bool,
-    /// Score by which the row is sorted; it follows the actual score with hysteresis.
-    pub(super) rank: Rank,
+    /// Score by which the row is sorted; it follows the actual score with hysteresis. Of all
+    /// snapshots.
+    rank: Arc<Mutex<Rank>>,
 }
 
 /// Minutes in which rows end, read when the first one is asked.
@@ -123,9 +127,24 @@ impl Rank {
 }
 
 impl RowState {
-    pub(super) fn with_series(mut self, series: Vec<SeriesEntryRef>) -> RowState {
-        self.series = series;
+    /// The row with the series that exist now; itself if these are known.
+    pub(super) fn with_series(mut self: Arc<Self>, series: Vec<SeriesEntryRef>) -> Arc<RowState> {
+        let id = |of: &SeriesEntryRef| (of.as_ref().position(), of.as_ref().id());
+        if !self.series.iter().map(id).eq(series.iter().map(id)) {
+            Arc::make_mut(&mut self).series = series.into();
+        }
         self
+    }
+
+    pub(super) fn rank(&self) -> Rank {
+        *self.rank.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the scores over, see [`Rank::follow`].
+    pub(super) fn follow_rank(&self, class: RankClass, now: f64, today: f64) -> Rank {
+        let mut rank = self.rank.lock().unwrap_or_else(PoisonError::into_inner);
+        rank.follow(class, now, today);
+        *rank
     }
 
     /// Values of the day that begins at a time, if the row has been read for it.
@@ -186,7 +205,7 @@ impl RowState {
             + mixture_bytes(&self.recent)
             + self.days.iter().map(DayValues::memory_bytes).sum::<usize>()
             + self.minutes.memory_bytes()
-            + self.user_scans.iter().map(UserScan::memory_bytes).sum::<usize>()
+            + self.scan_bytes()
             + gap_bytes(&self.recent_gaps)
             + gap_bytes(&self.hour_gaps)
     }
@@ -213,7 +232,8 @@ impl RowState {
         let now = times.now;
         self.select_day(times);
         let mut gaps = Vec::new();
-        self.recent = RowReader::new(view, &self.series).column(now - RECENT..now, &mut gaps)?;
+        let recent = RowReader::new(view, &self.series).column(now - RECENT..now, &mut gaps)?;
+        self.recent = Arc::new(recent);
         self.latest_end = view.latest_end(&self.series)?;
         if self.compared_at.is_some() {
             let start = (self.minutes_end - LATE).max(first_minute(now));
@@ -332,7 +352,7 @@ impl RowState {
         }
         if let RowEnds::Unread(range) = ends {
             let mut minutes = BTreeSet::new();
-            for series in &self.series {
+            for series in self.series.iter() {
                 view.samples(series, range.clone(), &mut |sample| {
                     // A row belongs to the nanosecond before its end.
                     let last = sample.end.saturating_sub(1);
@@ -347,11 +367,11 @@ impl RowState {
 
     /// Hour of today with most values above a threshold beyond those expected there.
     pub(super) fn worst_hour(
-        &mut self,
+        &self,
         threshold: &RowThreshold,
         today_start: i64,
     ) -> Result<Option<WorstHour>> {
-        match self.days.iter_mut().find(|day| day.start == today_start) {
+        match self.day(today_start) {
             Some(day) => day.worst_hour(threshold),
             None => Ok(None),
         }
@@ -361,7 +381,7 @@ impl RowState {
     /// today. `None` if they are not now, too close to it to tell, or since before today's second
     /// hour, which may be since yesterday.
     pub(super) fn affected_since(
-        &mut self,
+        &self,
         threshold: &RowThreshold,
         times: OverviewTimes,
     ) -> Result<Option<Range<i64>>> {
@@ -376,58 +396,92 @@ impl RowState {
             return Ok(Some(since));
         }
         // It began before the minutes that are held. What began before today is not known.
-        let day = self.days.iter_mut().find(|day| day.start == times.today_start);
+        let day = self.day(times.today_start);
         let hour = day.map(|day| day.affected_since(threshold, since.start)).transpose()?.flatten();
         let hour = hour.filter(|start| *start > times.today_start);
         Ok(hour.map(|start| start..start + HOUR))
     }
 
-    /// Minutes that a row covers, of the longest of the last hour. Cumulative ones last since the
-    /// row before; what is clearly longer than the median is a pause.
+    /// Minutes that a row covers: the median of the series that have rows, the lower one of two. A
+    /// series that reports at another interval, or was silent, does not decide for the others.
     fn row_minutes(&self, view: &ReadView, now: i64) -> Result<Option<usize>> {
-        let mut longest = None;
-        for series in self.series.iter().take(LENGTH_SERIES_MAX) {
-            let is_cumulative = series.as_ref().kind.is_cumulative();
-            let range = if is_cumulative { LENGTH_RANGE } else { HOUR };
-            let (mut lengths, mut before) = (Vec::new(), None);
-            view.samples(series, now - range..now, &mut |sample| {
-                let start = if is_cumulative { before } else { Some(sample.start) };
-                lengths.extend(start.map(|start: i64| sample.end.saturating_sub(start)));
-                before = Some(sample.end);
-            })?;
-            lengths.sort_unstable();
-            if is_cumulative && let Some(median) = lengths.get(lengths.len() / 2).copied() {
-                lengths.retain(|length| *length <= median.saturating_add(median / 2));
+        let tries = self.series.len().min(LENGTH_TRIES_MAX);
+        let mut lengths = Vec::new();
+        // Spread over the row: neighbours are often of one program.
+        for series in (0..tries).map(|at| &self.series[at * self.series.len() / tries]) {
+            if lengths.len() == LENGTH_SERIES_MAX {
+                break;
             }
-            longest = longest.max(lengths.last().copied());
+            lengths.extend(row_length(view, series, now)?);
         }
-        let minutes = |length: i64| usize::try_from(length.saturating_add(MINUTE - 1) / MINUTE);
-        Ok(longest.map(|length| minutes(length).unwrap_or(COLUMNS).clamp(1, COLUMNS)))
+        lengths.sort_unstable();
+        let median = lengths.get(lengths.len().saturating_sub(1) / 2);
+        let minutes = |length: &i64| usize::try_from(length.saturating_add(MINUTE - 1) / MINUTE);
+        Ok(median.map(|length| minutes(length).unwrap_or(COLUMNS).clamp(1, COLUMNS)))
     }
 
     /// Users above a threshold by the label that the settings name, else by one of sessions;
     /// `None` if the series have neither.
     pub(super) fn count_users(
-        &mut self,
+        &self,
         view: &ReadView,
         times: OverviewTimes,
         (label, threshold): (Option<String>, Option<f64>),
         limit: &UserReadLimit<'_>,
     ) -> Result<Option<AffectedUsers>> {
-        let Some(users) = RowUsers::of(&mut self.series, label.as_deref()) else { return Ok(None) };
+        let Some(label) = RowUsers::label_of(&self.series, label.as_deref()) else {
+            return Ok(None);
+        };
+        let mut series = self.series.to_vec();
+        let users = RowUsers::of(&mut series, label);
         let Some(threshold) = threshold else { return Ok(Some(users.without_threshold())) };
         if let Some(many) = users.too_many() {
             return Ok(Some(many));
         }
-        UserScan::select(&mut self.user_scans, (users.label(), threshold), times)
+        // Another reader counts them: this one does not wait.
+        let mut scans = match self.user_scans.try_lock() {
+            Ok(scans) => scans,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(Some(users.counted_elsewhere())),
+        };
+        UserScan::select(&mut scans, (users.label(), threshold), times)
             .count(view, &users, times, limit)
             .map(Some)
     }
 
-    /// Time of the last refresh that had time to count users.
+    /// Time of the last refresh that had time to count users; `None` also while they are counted.
     pub(super) fn users_attempted_at(&self) -> Option<i64> {
-        self.user_scans.first().and_then(UserScan::attempted_at)
+        self.user_scans.try_lock().ok()?.first().and_then(UserScan::attempted_at)
     }
+
+    /// Whether users were counted for the row.
+    pub(super) fn has_users(&self) -> bool {
+        self.user_scans.try_lock().is_ok_and(|scans| !scans.is_empty())
+    }
+
+    /// Memory of the users; while they are counted, they are not measured.
+    fn scan_bytes(&self) -> usize {
+        let scans = self.user_scans.try_lock();
+        scans.map_or(0, |scans| scans.iter().map(UserScan::memory_bytes).sum())
+    }
+}
+
+/// Longest row of a series in the last hour; `None` without rows. Cumulative ones last since the row
+/// before. What is clearly longer than the median is a pause, or was sent after one.
+fn row_length(view: &ReadView, series: &SeriesEntryRef, now: i64) -> Result<Option<i64>> {
+    let is_cumulative = series.as_ref().kind.is_cumulative();
+    let range = if is_cumulative { LENGTH_RANGE } else { HOUR };
+    let (mut lengths, mut before) = (Vec::new(), None);
+    view.samples(series, now - range..now, &mut |sample| {
+        let start = if is_cumulative { before } else { Some(sample.start) };
+        lengths.extend(start.map(|start: i64| sample.end.saturating_sub(start)));
+        before = Some(sample.end);
+    })?;
+    lengths.sort_unstable();
+    if let Some(median) = lengths.get(lengths.len() / 2).copied() {
+        lengths.retain(|length| *length <= median.saturating_add(median / 2));
+    }
+    Ok(lengths.last().copied())
 }
 
 fn series_bytes(of: &SeriesEntryRef) -> usize {

@@ -463,7 +463,7 @@ fn page_copies_and_sums_only_the_rows_that_it_shows() {
     fixture.send_metrics(200, now);
     let mut overview = Overview::new(RowGroup::Services, MEMORY_BYTES_MAX);
     fixture.refresh(&mut overview, now);
-    let mut bytes_of_page = |limit: usize, user: Option<f64>| {
+    let bytes_of_page = |limit: usize, user: Option<f64>| {
         let range = PageRange { offset: 0, limit };
         let mut rows = 0;
         let measured = allocation_counter::measure(|| {

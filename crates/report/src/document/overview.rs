@@ -14,7 +14,9 @@ use query::overview::day_hours::{AffectedPeriod, WorstHour};
 use query::overview::deviation::Deviation;
 use query::overview::mini_heatmap::{BINS, COLUMNS, MiniHeatmap};
 use query::overview::row_threshold::{RowThreshold, ThresholdOrigin};
-use query::overview::{OverviewPage, OverviewRow, PageRange, RECENT, RowKey, RowStatus};
+use query::overview::{
+    OverviewPage, OverviewRow, OverviewSummary, PageRange, RECENT, RowKey, RowStatus,
+};
 
 use super::{count, gap, labels, unit_json};
 use render::json::Json::{self, Integer, List, Null, Object, Text};
@@ -38,8 +40,24 @@ pub fn to_json(page: &OverviewPage, range: PageRange) -> Json {
         ("total", integer(page.total as u64)),
         ("offset", integer(range.offset as u64)),
         ("incomplete", integer(page.incomplete as u64)),
+        ("summary", summary_json(&page.summary)),
         ("unranked", List(unranked.collect())),
         ("rows", List(page.rows.iter().map(row_json).collect())),
+    ])
+}
+
+fn summary_json(summary: &OverviewSummary) -> Json {
+    let number = |of: usize| integer(of as u64);
+    let rows = |of: &[OverviewRow]| List(of.iter().map(row_json).collect());
+    Object(vec![
+        ("affected", number(summary.affected)),
+        ("uncertain", number(summary.uncertain)),
+        ("usual", number(summary.usual)),
+        ("unknown", number(summary.unknown)),
+        ("affected_earlier", number(summary.affected_earlier)),
+        ("usual_again", number(summary.usual_again)),
+        ("worst_now", rows(&summary.worst_now)),
+        ("worst_earlier", rows(&summary.worst_earlier)),
     ])
 }
 

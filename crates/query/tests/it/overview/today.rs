@@ -124,3 +124,34 @@ fn affected_row_says_since_when() {
     assert_eq!(since("old"), Some(NOON - 3 * HOUR..NOON - 2 * HOUR));
     assert_eq!(since("usual"), None);
 }
+
+/// The headline named the worst of the 80 rows that were shown.
+#[test]
+fn worst_row_is_that_of_all_rows_and_not_only_of_those_that_are_shown() {
+    let fixture = Fixture::new();
+    for minute in 1..=3 * 60 {
+        let end = NOON - 3 * HOUR + minute * MINUTE;
+        // Many slow requests of very many; few, but half of all; and an incident that is over.
+        fixture.send("busy", end, requests(970, 30));
+        fixture.send("half", end, requests(4, 4));
+        let slow = if (60..90).contains(&minute) { 25 } else { 0 };
+        fixture.send("morning", end, requests(100 - slow, slow));
+        fixture.send("usual", end, requests(100, 0));
+    }
+    let mut overview = Overview::new(RowGroup::Services, MEMORY_BYTES_MAX);
+    fixture.refresh(&mut overview, NOON + MINUTE);
+    let page =
+        overview.page(PageRange { offset: 0, limit: 1 }, &|_| Some(RowThreshold::of_user(500.0)));
+    let names = |rows: &[OverviewRow]| -> Vec<String> {
+        rows.iter().map(|row| row.key.name.clone()).collect()
+    };
+    assert_eq!(names(&page.rows), ["busy"]);
+    let summary = &page.summary;
+    assert_eq!(names(&summary.worst_now), ["half", "busy"]);
+    assert_eq!(names(&summary.worst_earlier), ["morning"]);
+    assert!(summary.worst_now.iter().all(|row| row.heatmap.is_none()));
+    assert!(summary.worst_now[0].affected_since.is_some());
+    let counts = (summary.affected, summary.usual, summary.uncertain, summary.unknown);
+    assert_eq!(counts, (2, 2, 0, 0));
+    assert_eq!((summary.affected_earlier, summary.usual_again), (1, 1));
+}
