@@ -17,6 +17,10 @@ const SERIES_MAX: usize = 10_000;
 const LABELS_NAMED: usize = 12;
 /// Maximum number of label values that are named.
 const VALUES_NAMED: usize = 5;
+/// Maximum number of metrics that are named.
+const NAMES_NAMED: usize = 3;
+/// Least length of a metric's name that is looked for in the name of a selector.
+const WORD_MIN: usize = 4;
 /// Suffixes of Prometheus' names of the parts of a histogram or of a counter.
 const SUFFIXES: [&str; 4] = ["_bucket", "_count", "_sum", "_total"];
 const BUCKET: &str = "_bucket";
@@ -44,7 +48,34 @@ pub fn selector_hint(source: &dyn Source, selector: &Selector) -> Result<Option<
     let names = metrics.iter().map(|metric| metric.name.as_str());
     let pairs = names.map(|name| (without_suffix(name), name));
     let near = nearest(without_suffix(name), pairs);
-    Ok(near.map(|name| format!("did you mean the metric {name:?}?")))
+    let near = near.map(|name| format!("did you mean the metric {name:?}?"));
+    Ok(near.or_else(|| common_words_hint(name, metrics.iter().map(|metric| &metric.name[..]))))
+}
+
+/// Metrics with all words of a name in theirs, side by side, or all of whose words are in it: a
+/// prefix or a suffix that a sender adds, or is expected to add.
+fn common_words_hint<'a>(name: &str, metrics: impl Iterator<Item = &'a str>) -> Option<String> {
+    let asked = words(name);
+    let has = |all: &[&str], some: &[&str]| {
+        !some.is_empty() && all.windows(some.len()).any(|window| window == some)
+    };
+    let is_common = |metric: &&'a str| {
+        let stored = words(metric);
+        has(&stored, &asked) || (metric.len() >= WORD_MIN && has(&asked, &stored))
+    };
+    let mut found: Vec<&str> = metrics.filter(is_common).collect();
+    found.sort_by_key(|metric| (metric.len(), *metric));
+    found.dedup();
+    match &found[..] {
+        [] => None,
+        [one] => Some(format!("did you mean the metric {one:?}?")),
+        many => {
+            let more = many.len().saturating_sub(NAMES_NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let named = many[..many.len().min(NAMES_NAMED)].join(", ");
+            Some(format!("did you mean one of the metrics {named}{more}?"))
+        }
+    }
 }
 
 /// Buckets that were sent as counters are no histograms where a label divides them, or a command
@@ -164,6 +195,41 @@ fn nearest<'a>(found: &str, names: impl Iterator<Item = (&'a str, &'a str)>) -> 
     near.min().map(|(_, name)| name)
 }
 
+/// Words of a name without the suffix of a part.
+fn words(name: &str) -> Vec<&str> {
+    let is_separator = |c: char| !c.is_alphanumeric();
+    without_suffix(name).split(is_separator).filter(|word| !word.is_empty()).collect()
+}
+
 fn without_suffix(name: &str) -> &str {
     SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A counter `sd_hits` was asked for as `hits`, and the answer was "no data".
+    #[test]
+    fn metric_with_a_prefix_is_found_by_the_name_without_it_and_the_other_way_round() {
+        let metrics = ["sd_hits", "took", "web.api.took", "web.api.sent", "id", "web_api_size"];
+        let check = |name: &str, expected: Option<&str>| {
+            let found = common_words_hint(name, metrics.into_iter());
+            assert_eq!(found.as_deref(), expected, "{name}");
+        };
+        check("hits", Some(r#"did you mean the metric "sd_hits"?"#));
+        check("hits_total", Some(r#"did you mean the metric "sd_hits"?"#));
+        check("shop_web_took_bucket", Some(r#"did you mean the metric "took"?"#));
+        check("api_took", Some("did you mean one of the metrics took, web.api.took?"));
+        let three = "did you mean one of the metrics web.api.sent, web.api.took, web_api_size?";
+        check("api", Some(three));
+        check("web.api", Some(three));
+        // Neither a part of a word nor a short name.
+        check("hit", None);
+        check("user_id_count", None);
+        let many = ["a.hits", "b.hits", "c.hits", "d.hits"];
+        let found = common_words_hint("hits", many.into_iter());
+        let expected = "did you mean one of the metrics a.hits, b.hits, c.hits and 1 more?";
+        assert_eq!(found.as_deref(), Some(expected));
+    }
 }

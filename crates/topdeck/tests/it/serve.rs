@@ -31,4 +31,5 @@ pub(crate) mod server_process;
 mod site_kills;
 mod slo;
 mod standby;
+mod statsd_names;
 mod wire;
