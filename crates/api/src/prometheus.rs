@@ -7,11 +7,14 @@
 
 mod bucket_texts;
 mod expression;
+mod federate;
 mod number;
+mod remote_read;
 mod response;
 mod series;
 mod status;
 mod targets;
+mod targets_metadata;
 #[cfg(test)]
 mod tests;
 mod text_list;
@@ -63,7 +66,23 @@ const TARGETS: &[Parameter] = &[
     Parameter::text("state", "active (default), dropped or any; no target is ever dropped"),
     Parameter::text("scrapePool", "name of a scrape job; default: all"),
 ];
+const TARGETS_METADATA: &[Parameter] = &[
+    Parameter::text("match_target", "selector of the labels of targets; default: all"),
+    Parameter::text("metric", "metric; default: all"),
+    Parameter::integer("limit", "maximum number of entries"),
+];
+const FEDERATE: &[Parameter] =
+    &[Parameter::text("match[]", "selector; several are combined by OR").many().required()];
 const EXEMPLARS: &[Parameter] = &[QUERY, START, END];
+
+const REMOTE_READ: ApiRoute = ApiRoute {
+    method: "post",
+    body: Some(("application/x-protobuf", "a read request, snappy-compressed; at most 1 MiB")),
+    ..ApiRoute::get("/api/v1/read", "Prometheus remote read, as samples.", &[], || {
+        routing::post(remote_read::read)
+    })
+}
+.with_response(200, "application/x-protobuf", "a read response, snappy-compressed");
 
 pub(crate) const ROUTES: &[ApiRoute] = &[
     ApiRoute::get("/api/v1/query", "Prometheus API: instant query.", INSTANT, || {
@@ -126,6 +145,20 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     ApiRoute::get("/api/v1/targets", "Scrape targets and their state.", TARGETS, || {
         routing::get(targets::targets)
     }),
+    ApiRoute::get(
+        "/api/v1/targets/metadata",
+        "Prometheus API: metadata of the metrics of scrape targets.",
+        TARGETS_METADATA,
+        || routing::get(targets_metadata::targets_metadata),
+    ),
+    ApiRoute::get(
+        "/federate",
+        "The latest samples of selected series, for Prometheus to scrape.",
+        FEDERATE,
+        || routing::get(federate::federate),
+    )
+    .with_response(200, "text/plain", "Prometheus text format 0.0.4"),
+    REMOTE_READ,
     ApiRoute::get("/api/v1/status/buildinfo", "Prometheus API: build information.", &[], || {
         routing::get(status::build_info)
     }),

@@ -26,6 +26,7 @@ pub mod mapper;
 pub mod otlp;
 pub mod plain_numbers;
 pub mod prometheus_protobuf;
+pub mod remote_read;
 pub mod remote_write;
 mod series_sink;
 pub mod staleness;

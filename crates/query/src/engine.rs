@@ -84,7 +84,10 @@ pub fn execute_with_stats(
         Language::PromQl => {
             let steps = steps_for(question, settings)?;
             let expression = promql::parse(question.text, &question.options)?;
-            let (kind, node) = promql::plan(&expression, question, settings)?;
+            let (kind, mut node) = promql::plan(&expression, question, settings)?;
+            if let PlanOp::RangeSelection(ranged) = &mut node.op {
+                ranged.is_for_counters |= settings.sums_deltas;
+            }
             let source = PrometheusSource::new(source, context);
             let mut evaluation = Evaluation::new(&source, settings, context);
             evaluation.is_range_of_one_step =

@@ -24,6 +24,9 @@ pub struct Settings {
     /// Whether quantiles of `rate` and `increase` are clipped to the recorded minimum and maximum.
     /// Prometheus has neither.
     pub clips_quantiles: bool,
+    /// Whether series of deltas are read as running totals from the start of the range where a
+    /// range selector is the whole query, as functions of counters read them.
+    pub sums_deltas: bool,
     /// Threads that read series.
     pub threads: usize,
 }
@@ -39,6 +42,7 @@ impl Default for Settings {
             start_timestamps: false,
             averaged_quantiles: false,
             clips_quantiles: false,
+            sums_deltas: false,
             threads: 1,
         }
     }

@@ -22,7 +22,7 @@ pub(super) const TRUNCATED: &str = "results truncated due to limit";
 
 /// Prometheus' features without flags, and those with flags that dashboards use. Averages of
 /// quantiles are rejected.
-const OPTIONS: promql::Options = promql::Options {
+pub(super) const OPTIONS: promql::Options = promql::Options {
     experimental_functions: true,
     duration_expressions: true,
     extended_selectors: true,

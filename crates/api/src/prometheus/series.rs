@@ -25,18 +25,21 @@ use crate::query::{EntryBudget, for_each_series, label_value};
 
 /// All `match[]`.
 fn match_selectors(parameters: &Parameters) -> Result<Vec<Selector>, ApiError> {
-    let one = |text: &str| {
-        let to_error = |error: query::Error| parse_error("match[]", &error, text);
-        let expression = promql::parse(text, &promql::Options::default()).map_err(to_error)?;
-        let promql::ExprKind::Selector(selector) = &expression.kind else {
-            let what = "is not a selector such as up or {job=\"a\"}";
-            return Err(ApiError::BadRequest(format!(
-                "invalid parameter \"match[]\": {text:?} {what}"
-            )));
-        };
-        promql::selector_of(selector).map_err(to_error)
-    };
+    let one = |text: &str| match_selector("match[]", text);
     parse_all("match[]", parameters.all("match[]"), promql::REGEXES_MAX, one)
+}
+
+/// The selector of a parameter.
+pub(super) fn match_selector(parameter: &str, text: &str) -> Result<Selector, ApiError> {
+    let to_error = |error: query::Error| parse_error(parameter, &error, text);
+    let expression = promql::parse(text, &promql::Options::default()).map_err(to_error)?;
+    let promql::ExprKind::Selector(selector) = &expression.kind else {
+        let what = "is not a selector such as up or {job=\"a\"}";
+        return Err(ApiError::BadRequest(format!(
+            "invalid parameter {parameter:?}: {text:?} {what}"
+        )));
+    };
+    promql::selector_of(selector).map_err(to_error)
 }
 
 /// Whether series of buckets are listed with `le`.

@@ -110,7 +110,7 @@ fn target_json(target: &Json) -> Json {
 }
 
 /// A field of an object, or null.
-fn field<'a>(of: &'a Json, name: &str) -> &'a Json {
+pub(super) fn field<'a>(of: &'a Json, name: &str) -> &'a Json {
     match of {
         Object(fields) => {
             fields.iter().find(|(known, _)| *known == name).map_or(&Null, |field| &field.1)

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 
 use ::model::{Gap, Sample, Series};
 use decode::influx::TimestampPrecision;
+use decode::remote_read::{self, MATCHERS_MAX, QUERIES_MAX};
 use decode::remote_write::{self, RemoteWriteVersion};
 use decode::{
     DecodedSample, DecodedValue, InputError, InputFormat, SampleSink, SeriesSink, Unit,
@@ -17,7 +18,7 @@ use decode::{
 pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each fuzz target of a decoder.
-pub(crate) const CHECKS: [(&str, FuzzCheck); 15] = [
+pub(crate) const CHECKS: [(&str, FuzzCheck); 16] = [
     ("read_numbers", |bytes| check_format(InputFormat::Numbers, bytes)),
     ("read_hlog", |bytes| check_format(InputFormat::Hlog, bytes)),
     ("read_circllhist", |bytes| check_format(InputFormat::Circllhist, bytes)),
@@ -28,6 +29,7 @@ pub(crate) const CHECKS: [(&str, FuzzCheck); 15] = [
     ("read_otlp", check_otlp),
     ("detect", check_detection),
     ("remote_write", check_remote_write),
+    ("remote_read", check_remote_read),
     ("prometheus_protobuf", check_scrape),
     ("statsd", check_statsd),
     ("graphite", check_graphite),
@@ -43,6 +45,13 @@ fn check_detection(bytes: &[u8]) {
     }
     // Detection on a prefix may give another result.
     let _ = detect(&bytes[..bytes.len() / 2]);
+}
+
+/// A request is within its limits.
+fn check_remote_read(bytes: &[u8]) {
+    let Ok(queries) = remote_read::read_request(bytes) else { return };
+    assert!(queries.len() <= QUERIES_MAX);
+    assert!(queries.iter().all(|query| query.matchers.len() <= MATCHERS_MAX));
 }
 
 /// The counts equal the written rows, and a batch accepts the series and samples.
