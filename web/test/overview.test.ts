@@ -4,12 +4,14 @@ import { exact } from "../src/lib/distribution";
 import { headlineNow, headlineToday, summarise } from "../src/lib/headline";
 import {
   describeThreshold,
+  describeThresholdWait,
   describeUnusual,
   describeUsers,
   explainUsers,
   exploreLink,
   hasNoValues,
   hourLink,
+  lacksThreshold,
   loadThresholds,
   metricLink,
   nowLink,
@@ -71,6 +73,7 @@ const shown = (rows: OverviewRow[], all: OverviewRow[]) => ({
   total: all.length,
   incomplete: 0,
   summary: summary(all),
+  thresholdValues: 500,
   unranked: [],
   rows,
 });
@@ -88,6 +91,7 @@ function summary(all: OverviewRow[]) {
     uncertain: count("uncertain"),
     usual: count("usual"),
     unknown: count("unknown"),
+    withoutThreshold: all.filter((row) => row.threshold === null && row.countNow > 0).length,
     affectedEarlier: earlier.length,
     usualAgain: earlier.filter((row) => row.state === "usual").length,
     worstNow: worst(
@@ -285,8 +289,39 @@ test("an unknown row says why", () => {
   expect(reason({ latest: NOW - 2.4 * HOUR, countNow: 0 })).toBe("no data for 2 h");
   expect(reason({ threshold: null })).toBe("not read yet");
   const short = { ratio: null, reason: "history too short", days: 0 } as const;
-  expect(reason({ threshold: null, unusual: short })).toBe("no threshold yet");
+  expect(reason({ threshold: null, unusual: short })).toBe("not read yet");
   expect(reason({})).toBe("not read yet");
+});
+
+// On a new server, rate and percentiles were there, but what stood out was "unknown".
+test("a row with few values says what is known, and when it has a threshold", () => {
+  const short = { ratio: null, reason: "history too short", days: 0 } as const;
+  const young = row({
+    state: "unknown",
+    threshold: null,
+    aboveNow: null,
+    unusual: short,
+    countNow: 90,
+    countToday: 200,
+    rate: 0.5,
+  });
+  expect(lacksThreshold(young)).toBe(true);
+  expect(describeThresholdWait(young, 500)).toBe("learned from 500 on, in about 15 min");
+  expect(describeThresholdWait({ ...young, rate: 0 }, 500)).toBe("learned from 500 on");
+  expect(describeUnusual(young.unusual)).toBe("history too short, known in 3 d");
+  expect(summarise(of(young))).toBe(
+    "The only row has values, but no threshold yet: type one, or wait until it is learned.",
+  );
+  const silent = row({ state: "unknown", countNow: 0 });
+  expect(summarise(of(young, young, silent))).toBe(
+    "2 of 3 rows have values, but no threshold yet: type one, or wait until it is learned. " +
+      "1 unknown.",
+  );
+  expect(summarise(of(young, row()))).toBe(
+    "1 of 2 rows are normal now, in the last 5 minutes. 1 without a threshold yet.",
+  );
+  expect(lacksThreshold(silent)).toBe(false);
+  expect(lacksThreshold({ ...young, unusual: null })).toBe(false);
 });
 
 test("thresholds say where they come from, and ratios why they are unknown", () => {
@@ -298,7 +333,7 @@ test("thresholds say where they come from, and ratios why they are unknown", () 
   const slo = { value: 1, origin: "slo", slo: "checkout", learnedFrom: null } as const;
   expect(describeThreshold(slo)).toBe("SLO checkout");
   const unknown = { ratio: null, reason: "history too short", days: 2 } as const;
-  expect(describeUnusual(unknown)).toBe("history too short (2 of 3 d)");
+  expect(describeUnusual(unknown)).toBe("history too short, known in 1 d");
   expect(describeUnusual({ ratio: exact(3.24), days: 7 })).toBe("3.2×");
   expect(describeUnusual(null)).toBe("not compared yet");
   expect(roundDuration(59_400)).toBe("59 s");

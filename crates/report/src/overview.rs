@@ -60,7 +60,7 @@ pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
     let mut table = TextTable::new(&columns);
     for row in sorted_rows(rows) {
         table.row(cells(row, now, terminal));
-        let remarks = [users_text(row), day_text(row), hour_text(row)];
+        let remarks = [users_text(row), day_text(row), hour_text(row), wait_text(row, document)];
         remarks.into_iter().flatten().for_each(|text| table.remark(text));
         let gaps = row["gaps_total"].as_u64().unwrap_or(0);
         if gaps > 0 {
@@ -128,15 +128,23 @@ fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
     });
     vec![
         escape_control(&name),
-        row["state"].as_str().unwrap_or("unknown").to_owned(),
+        match row["state"].as_str() {
+            // What is known is said: values, but nothing to compare them with.
+            _ if lacks_threshold(row) => "–".to_owned(),
+            state => state.unwrap_or("unknown").to_owned(),
+        },
         match row["state"].as_str() {
             Some("unknown") if row["count_now"] == 0 => "no data".to_owned(),
+            _ if lacks_threshold(row) => "–".to_owned(),
             // Either bound may be right: the estimate would be a guess.
             Some("uncertain") => count_bracket(&row["above_now"])
                 .map_or(String::new(), value_formatter::count_bounds),
             _ => count("above_now"),
         },
-        count("above_today"),
+        match row["above_today"].is_null() && lacks_threshold(row) {
+            true => "–".to_owned(),
+            false => count("above_today"),
+        },
         match (threshold, row["threshold"]["origin"].as_str()) {
             (Some(value), Some("p99" | "hourly_p99")) => numbers.estimate(value),
             (Some(value), _) => numbers.exact(value),
@@ -151,6 +159,35 @@ fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
         age.unwrap_or("–".to_owned()),
         strip(&row["heatmap"], terminal),
     ]
+}
+
+/// Whether a row has values now, but no threshold although it was read: there are too few to learn
+/// one.
+fn lacks_threshold(row: &Value) -> bool {
+    row["threshold"].is_null() && row["count_now"].as_u64() > Some(0) && !row["unusual"].is_null()
+}
+
+/// When a row has a threshold, if it has values but none yet.
+fn wait_text(row: &Value, document: &Value) -> Option<String> {
+    let (needed, name) = (document["threshold_values_min"].as_u64()?, row["name"].as_str()?);
+    if !lacks_threshold(row) {
+        return None;
+    }
+    let (today, rate) = (row["count_today"].as_u64()?, row["rate"].as_f64()?);
+    // Values count when they are five minutes old.
+    let seconds = needed.saturating_sub(today) as f64 / rate.max(f64::MIN_POSITIVE);
+    let wait = match seconds < 86_400.0 {
+        true => format!(", in about {:.0} min", (seconds / 60.0).ceil() + 5.0),
+        false => String::new(),
+    };
+    Some(format!(
+        "{} {} in the last 5 min; a threshold is learned from {needed} on ({} today){wait}, or set \
+         one: --threshold {}=250ms",
+        value_formatter::count(row["count_now"].as_u64()?),
+        row["counts"].as_str().unwrap_or("values"),
+        value_formatter::count(today),
+        escape_control(name),
+    ))
 }
 
 /// Users with a value above the threshold; `None` if no label tells users apart.
@@ -219,7 +256,8 @@ fn unusual_text(unusual: &Value) -> String {
     match (bracket(&unusual["ratio"]), unusual["reason"].as_str()) {
         (Some(ratio), _) => format!("{:.1}x", ratio.estimate),
         (None, Some("history too short")) => {
-            format!("history too short ({} of 3 d)", unusual["days"])
+            let missing = 3_u64.saturating_sub(unusual["days"].as_u64().unwrap_or(0)).max(1);
+            format!("history too short: known in {missing} d")
         }
         (None, _) => "unknown".to_owned(),
     }
@@ -404,6 +442,37 @@ mod tests {
         assert!(text.find("affected") < text.find("empty"), "{text}");
     }
 
+    /// On a new server, rate and percentiles were there, but what stood out was "unknown".
+    #[test]
+    fn row_with_few_values_says_what_is_known_and_when_it_has_a_threshold() {
+        let one = |x: f64| json!({"lower": x, "estimate": x, "upper": x});
+        let row = json!({
+            "name": "latency", "labels": {"service": "cart"}, "unit": "s", "counts": "requests",
+            "state": "unknown", "state_today": "unknown", "count_now": 90, "count_today": 200,
+            "above_now": null, "above_today": null, "threshold": null, "rate": 0.5,
+            "p50": one(0.012), "p99": one(0.25), "max": one(0.3), "latest_ns": 0,
+            "unusual": {"ratio": null, "reason": "history too short", "days": 0}
+        });
+        let document = |row: &Value| json!({"total": 1, "now_ns": 0, "threshold_values_min": 500, "rows": [row]});
+        let text = overview_text(&document(&row), &Terminal::new(true));
+        for expected in [
+            "0.5/s",
+            "12 ms",
+            "250 ms",
+            "90 requests in the last 5 min; a threshold is learned from 500 on (200 today), in \
+             about 15 min, or set one: --threshold latency=250ms",
+            "history too short: known in 3 d",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        assert!(!text.contains("unknown"), "{text}");
+        // A silent one is unknown.
+        let mut silent = row.clone();
+        (silent["count_now"], silent["rate"]) = (0.into(), 0.0.into());
+        let text = overview_text(&document(&silent), &Terminal::new(true));
+        assert!(text.contains("unknown") && !text.contains("learned from"), "{text}");
+    }
+
     /// "p99 of 673 min" and "history too short (0 d)".
     #[test]
     fn short_history_is_in_hours_and_names_what_is_needed() {
@@ -416,6 +485,6 @@ mod tests {
             ["p99 of 11 h", "p99 of 7 d", "p99 of 90 min"]
         );
         let unusual = json!({"ratio": null, "reason": "history too short", "days": 0});
-        assert_eq!(unusual_text(&unusual), "history too short (0 of 3 d)");
+        assert_eq!(unusual_text(&unusual), "history too short: known in 3 d");
     }
 }

@@ -118,14 +118,21 @@ export function headlineToday({ summary, total }: Overview): Headline | null {
 /** One sentence: how many rows are affected, and the worst of them. */
 export function summarise(overview: Overview): string {
   const { total, summary } = overview;
-  const { affected, uncertain, usual: known, unknown } = summary;
+  const { affected, uncertain, usual: known, withoutThreshold } = summary;
+  const unknown = summary.unknown - withoutThreshold;
   const doubt =
     (uncertain > 0 ? ` ${formatCount(uncertain)} uncertain.` : "") +
+    (withoutThreshold > 0 ? ` ${formatCount(withoutThreshold)} without a threshold yet.` : "") +
     (unknown > 0 ? ` ${formatCount(unknown)} unknown.` : "");
   const worst = summary.worstNow[0];
   if (!worst) {
     const all = total === 1 ? "The only row is" : `All ${formatCount(total)} rows are`;
     const many = known === total ? all : `${formatCount(known)} of ${formatCount(total)} rows are`;
+    if (known === 0 && withoutThreshold > 0) {
+      const rows = total === 1 ? "The only row has" : `${formatCount(withoutThreshold)} of ${total} rows have`;
+      const rest = unknown > 0 ? ` ${formatCount(unknown)} unknown.` : "";
+      return `${rows} values, but no threshold yet: type one, or wait until it is learned.${rest}`;
+    }
     return known === 0
       ? `Nothing is known about the last 5 minutes.${doubt}`
       : `${many} normal now, in the last 5 minutes.${doubt}`;

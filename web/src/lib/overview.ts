@@ -12,6 +12,8 @@ import { formatCount, formatInput, parseThreshold } from "./unit";
 const HOUR = 3_600e3;
 /** "Now": the last five minutes. */
 const RECENT = 5 * 60e3;
+/** Days with values in the same hour from which on it is known how unusual an hour is. */
+const UNUSUAL_DAYS = 3;
 
 export const GROUPS = ["services", "host", "topdeck"] as const;
 export type RowGroup = (typeof GROUPS)[number];
@@ -121,6 +123,8 @@ export interface OverviewSummary {
   uncertain: number;
   usual: number;
   unknown: number;
+  /** Those of the unknown ones that have values now, but no threshold yet. */
+  withoutThreshold: number;
   /** Rows that were affected earlier today, but are not now, and those of them that are usual. */
   affectedEarlier: number;
   usualAgain: number;
@@ -139,6 +143,8 @@ export interface Overview {
   /** Rows whose history has not been read yet. */
   incomplete: number;
   summary: OverviewSummary;
+  /** Number of values from which a threshold is learned. */
+  thresholdValues: number;
   unranked: readonly { name: string; reason: string }[];
   rows: readonly OverviewRow[];
 }
@@ -212,11 +218,13 @@ interface OverviewJson {
     uncertain: number;
     usual: number;
     unknown: number;
+    without_threshold: number;
     affected_earlier: number;
     usual_again: number;
     worst_now: RowJson[];
     worst_earlier: RowJson[];
   };
+  threshold_values_min: number;
   unranked: { name: string; reason: string }[];
   rows: RowJson[];
 }
@@ -242,6 +250,7 @@ export async function fetchOverview(
     total: response.total,
     incomplete: response.incomplete,
     summary: parseSummary(response.summary),
+    thresholdValues: response.threshold_values_min,
     unranked: response.unranked,
     rows: response.rows.map(parseRow),
   };
@@ -254,6 +263,7 @@ function parseSummary(json: OverviewJson["summary"]): OverviewSummary {
     uncertain,
     usual,
     unknown,
+    withoutThreshold: json.without_threshold,
     affectedEarlier: json.affected_earlier,
     usualAgain: json.usual_again,
     worstNow: json.worst_now.map(parseRow),
@@ -390,11 +400,26 @@ export function isUnread(row: OverviewRow): boolean {
   return row.unusual === null;
 }
 
+/** Whether a row has values now, but no threshold yet: there are too few to learn one. */
+export function lacksThreshold(row: OverviewRow): boolean {
+  return row.threshold === null && row.countNow > 0 && !isUnread(row);
+}
+
+/** When a row has a threshold: `learned from 500 on, in about 12 min`. */
+export function describeThresholdWait(row: OverviewRow, needed: number): string {
+  const minutes = Math.ceil(Math.max(needed - row.countToday, 0) / row.rate / 60);
+  // Values count when they are five minutes old.
+  const wait = minutes < 24 * 60 ? `, in about ${minutes + RECENT / 60e3} min` : "";
+  return `learned from ${formatCount(needed)} on${wait}`;
+}
+
 /** How unusual: `3.2×`, or why that is unknown. */
 export function describeUnusual(unusual: Unusual | null): string {
   if (!unusual) return "not compared yet";
   if (unusual.ratio) return `${formatFactor(unusual.ratio.estimate)}×`;
-  if (unusual.reason === "history too short") return `history too short (${unusual.days} of 3 d)`;
+  if (unusual.reason === "history too short") {
+    return `history too short, known in ${Math.max(UNUSUAL_DAYS - unusual.days, 1)} d`;
+  }
   return unusual.reason;
 }
 
@@ -406,7 +431,7 @@ export function formatFactor(ratio: number): string {
 export function unknownReason(row: OverviewRow, now: number): string {
   if (row.latest === null) return "no data";
   if (row.countNow === 0) return `no data for ${roundDuration(now - row.latest)}`;
-  return row.threshold === null && !isUnread(row) ? "no threshold yet" : "not read yet";
+  return "not read yet";
 }
 
 /** The heatmap of the row in Explore, in a range with data. */

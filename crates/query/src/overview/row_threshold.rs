@@ -13,7 +13,7 @@ use hist::{Bracket, Mixture};
 use super::excess::EXPECTED_SHARE;
 
 /// Least number of values from which a 99th percentile is learned.
-pub(crate) const VALUES_MIN: u64 = 500;
+pub const VALUES_MIN: u64 = 500;
 
 /// Source of a threshold.
 #[derive(Clone, Debug, PartialEq)]

@@ -13,7 +13,7 @@ use query::overview::affected_users::AffectedUsers;
 use query::overview::day_hours::{AffectedPeriod, WorstHour};
 use query::overview::deviation::Deviation;
 use query::overview::mini_heatmap::{BINS, COLUMNS, MiniHeatmap};
-use query::overview::row_threshold::{RowThreshold, ThresholdOrigin};
+use query::overview::row_threshold::{RowThreshold, ThresholdOrigin, VALUES_MIN};
 use query::overview::{
     OverviewPage, OverviewRow, OverviewSummary, PageRange, RECENT, RowKey, RowStatus,
 };
@@ -41,6 +41,7 @@ pub fn to_json(page: &OverviewPage, range: PageRange) -> Json {
         ("offset", integer(range.offset as u64)),
         ("incomplete", integer(page.incomplete as u64)),
         ("summary", summary_json(&page.summary)),
+        ("threshold_values_min", integer(VALUES_MIN)),
         ("unranked", List(unranked.collect())),
         ("rows", List(page.rows.iter().map(row_json).collect())),
     ])
@@ -54,6 +55,7 @@ fn summary_json(summary: &OverviewSummary) -> Json {
         ("uncertain", number(summary.uncertain)),
         ("usual", number(summary.usual)),
         ("unknown", number(summary.unknown)),
+        ("without_threshold", number(summary.without_threshold)),
         ("affected_earlier", number(summary.affected_earlier)),
         ("usual_again", number(summary.usual_again)),
         ("worst_now", rows(&summary.worst_now)),
