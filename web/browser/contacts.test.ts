@@ -107,7 +107,7 @@ test("an alert and its history say how many requests were affected, or why not",
   await server.post("/api/v2/write", "depth value=9");
   await card("QueueDeep").waitFor({ timeout: 20_000 });
   const times = String.raw`20\d\d-\d\d-\d\d \d\d:\d\d:\d\d to `;
-  const affected = new RegExp(String.raw`3 of 4 requests above 250 ms \(75\.0 %\), ${times}`);
+  const affected = new RegExp(String.raw`3 of 4 requests above 250 ms \(75 %\), ${times}`);
   await expect.poll(() => card("CheckoutSlow").innerText(), { timeout: 40_000 }).toMatch(affected);
   expect(await card("QueueDeep").innerText()).toMatch(
     /affected\s+unknown\s+\(the rule names no threshold\)/,

@@ -74,7 +74,7 @@ test("how many, of how many, above what, and when", () => {
   const found = { total: 4_000, limit: "250 ms", from: NOON, to: NOON + 10 * MINUTE };
   const times = formatPeriod(found.from, found.to);
   expect(describeAffected({ ...found, above: exact(120) })).toBe(
-    `120 of 4,000 requests above 250 ms (3.0 %), ${times}`,
+    `120 of 4,000 requests above 250 ms (3 %), ${times}`,
   );
   const above = { lower: 100, estimate: 900, upper: 2_000 };
   expect(describeAffected({ ...found, above })).toMatch(

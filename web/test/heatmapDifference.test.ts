@@ -44,8 +44,8 @@ test("a cell has the shares of both sides, and an empty side is no zero", () => 
   const above = cell(0, 1);
   expect(above).toMatchObject({ start: 0, end: 1, a: 0.5, b: 0.75 });
   expect([above.lower, above.upper].map(Math.round)).toEqual([10, 100]);
-  expect(describeDifference(above)).toBe("A 50.0 %, B 75.0 %: 25.0 % more in B");
-  expect(describeDifference(cell(0, 0))).toBe("A 50.0 %, B 25.0 %: 25.0 % more in A");
+  expect(describeDifference(above)).toBe("A 50 %, B 75 %: 25 % more in B");
+  expect(describeDifference(cell(0, 0))).toBe("A 50 %, B 25 %: 25 % more in A");
   expect(describeDifference(cell(1, 0))).toBe("A no data, B 100 %");
   expect(describeDifference(cell(2, 0))).toBe("A 100 %, B 100 %: no difference");
 });

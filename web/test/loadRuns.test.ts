@@ -67,7 +67,7 @@ test("runs have their numbers and times, the latest first", () => {
   expect(a!.counts).toMatchObject({ scheduled: 10, completed: 9, failed: 0 });
   expect(a!.times.response).toBe(DISTRIBUTION);
   expect(a!.times.queue.isEmpty).toBe(true);
-  expect(describeCompleted(a!)).toBe("9 of 10 (90.0 %)");
+  expect(describeCompleted(a!)).toBe("9 of 10 (90 %)");
   expect(loadSelector(a!, "service")).toBe(
     'load_service_time{run="a", target="http://a/", protocol="http"}',
   );

@@ -168,7 +168,7 @@ test("an incident of this morning is in the summary, with its hour and the expec
   expect(today?.text).toBe(
     "Earlier today, not now, 2 of 3 rows were affected. Worst: payment " +
       "(http.server.request.duration), 700 of 6,000 requests above 250 ms from " +
-      `${tick(hour.start)} to ${tick(hour.end)} (11.7 %, 23.3\u00a0× the expected 0.5\u00a0%); ` +
+      `${tick(hour.start)} to ${tick(hour.end)} (11.67 %, 23.3\u00a0× the expected 0.5\u00a0%); ` +
       "not chance (p < 0.001). Then orders 2.4\u00a0×.",
   );
   expect(today?.row.service).toBe("payment");
@@ -236,7 +236,7 @@ test("what is bad now is the headline: which service, how many, since when, how 
   const tick = (at: number) => new Date(at).toTimeString().slice(0, 5);
   expect(now?.row.service).toBe("cart");
   expect(now?.text).toBe(
-    `Since about ${tick(since.start)}. 3.3 % of its requests, 3.3\u00a0× the expected 1\u00a0%; ` +
+    `Since about ${tick(since.start)}. 3.33 % of its requests, 3.3\u00a0× the expected 1\u00a0%; ` +
       "not chance (p < 0.001). 12 sessions affected. Then front 1.5\u00a0×.",
   );
   expect(nowLink(cart, NOW)).toBe(

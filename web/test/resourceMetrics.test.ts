@@ -68,7 +68,7 @@ test("a share is of the time that samples cover, not of the range", () => {
   // Two samples in the second window, one in the third, none in the first.
   const host = hostData([null, 20, 10], { "cpu CPU busy": result([null, 5, 10]) });
   expect(stat(host, "cpu", "CPU busy")).toMatchObject({
-    text: "50.0 %",
+    text: "50 %",
     note: "mean; max 100 % in 10 s",
     sparkline: [null, 0.25, 1],
   });
@@ -105,8 +105,8 @@ test("counts are totals, levels are the last, rates are per second", () => {
     note: "mean; max 300 kB/s in 10 s",
   });
   expect(stat(host, "memory", "in use")).toMatchObject({
-    text: "50.0 %",
-    note: "last; max 75.0 %",
+    text: "50 %",
+    note: "last; max 75 %",
   });
 });
 
@@ -129,8 +129,8 @@ test("a stat of all disks is shown with each", () => {
   const found = buildRows(host).filter((row) => row.resource === "disk");
   expect(found.map((row) => row.device)).toEqual(["sda", "sdb"]);
   expect(found.map((row) => row.cells.saturation[1]!.text)).toEqual([
-    "3.3 % of time",
-    "3.3 % of time",
+    "3.33 % of time",
+    "3.33 % of time",
   ]);
 });
 

@@ -164,7 +164,7 @@ test("the status has the free disk space and the directory, and says what its nu
   expect(of("disk space free")).toEqual({
     name: "disk space free",
     value: "12 GB",
-    detail: "12.0 % of 100 GB",
+    detail: "12 % of 100 GB",
     meaning: "data in /var/lib/topdeck",
   });
   expect(of("journal")?.meaning).toContain("commit log");

@@ -11,6 +11,7 @@ import {
   formatCount,
   formatFrequency,
   formatInput,
+  formatInUnit,
   isNumber,
   parseThreshold,
   unitsOf,
@@ -118,11 +119,28 @@ test("a bracket shows its bounds if they differ in three digits", () => {
 
 test.each([
   [0, "0 %"],
-  [1e-7, "< 0.001 %"],
-  [0.0313, "3.1 %"],
+  [1e-7, "0.00001 %"],
+  [0.00004, "0.004 %"],
+  [0.0123, "1.23 %"],
+  [0.07, "7 %"],
+  [-0.25, "-25 %"],
+  [0.9999999, "99.99999 %"],
+  [0.0313, "3.13 %"],
   [0.99972, "99.972 %"],
   [1, "100 %"],
 ])("%d is %s", (share, expected) => expect(formatShare(share)).toBe(expected));
+
+// A chart of a share, and an alert, showed 0.0123.
+test("values of shares are in percent, and a percentage is read as one", () => {
+  const unit = "share, 0 to 1";
+  expect(formatValue(0.0123, unit)).toBe("1.23 %");
+  expect(formatValue(0.00004, unit)).toBe("0.004 %");
+  expect(formatInUnit(0.5, 1, unit)).toBe("50 %");
+  expect(formatValue(12.5, "percent")).toBe("12.5 %");
+  expect(formatInput(0.0123, unit)).toBe("1.23%");
+  expect(parseValue("1.23%", unit)).toBeCloseTo(0.0123, 12);
+  expect(parseValue("12.5 %", "percent")).toBe(12.5);
+});
 
 test("a route and its address are equivalent", () => {
   const route = {

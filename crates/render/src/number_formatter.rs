@@ -3,7 +3,7 @@
 use decode::Unit;
 use hist::Bracket;
 
-use crate::value_formatter::ValueFormatter;
+use crate::value_formatter::{SHARE_UNIT, ValueFormatter};
 
 /// Number formatter.
 pub struct NumberFormatter {
@@ -16,8 +16,8 @@ impl NumberFormatter {
     /// Formatter for a unit, if the unit is known.
     pub fn new(name: Option<&str>) -> NumberFormatter {
         let name = name.unwrap_or("");
-        // "share, 0 to 1".
-        let is_apart = name.contains(',');
+        // A unit that is a sentence. Shares are shown in percent.
+        let is_apart = name.contains(',') && name != SHARE_UNIT;
         let known = if is_apart { None } else { parse_unit(name) };
         NumberFormatter {
             formatter: ValueFormatter::new(known.as_ref()),
@@ -142,7 +142,9 @@ mod tests {
             (Some("values"), 4019.0, "4,019 values"),
             (Some("values"), 1.0, "1 value"),
             (Some("values/s"), 1.0, "1 value/s"),
-            (Some("share, 0 to 1"), 0.25, "0.25"),
+            (Some("share, 0 to 1"), 0.25, "25 %"),
+            (Some("share, 0 to 1"), 0.00004, "0.004 %"),
+            (Some("shares, of many"), 0.25, "0.25"),
             (None, 1_226_742_335.0, "1,226,742,335"),
             (None, f64::NAN, "unknown"),
             (None, f64::INFINITY, "infinity"),

@@ -27,6 +27,11 @@ enum RoundingMode {
     Up,
 }
 
+/// Unit of results that are a share of a whole.
+pub const SHARE_UNIT: &str = "share, 0 to 1";
+/// Units whose numbers are percent already.
+const PERCENT_UNITS: [&str; 2] = ["percent", "%"];
+
 const TIMES: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")];
 const SIZES: [(f64, &str); 5] = [(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB")];
 
@@ -115,7 +120,12 @@ impl ValueFormatter {
         let scales: &[(f64, &str)] = match &self.unit {
             Some(Unit::Bytes) => &SIZES,
             Some(unit) if unit.in_nanoseconds().is_some() => &TIMES,
-            Some(unit) => return format!("{} {unit}", format_integer(value, digits, round)),
+            Some(unit) if unit.name() == SHARE_UNIT => return percent_text(value, round),
+            Some(unit) => {
+                let is_percent = PERCENT_UNITS.contains(&unit.name());
+                let unit = if is_percent { "%" } else { unit.name() };
+                return format!("{} {unit}", format_integer(value, digits, round));
+            }
             None => return format_integer(value, digits, round),
         };
         let base = self.scale(value);
@@ -253,6 +263,35 @@ pub fn share(part: u64, total: u64) -> String {
     }
 }
 
+/// A share as percent with two decimals, and more where these would make 0 or 100 % of it.
+fn percent_text(share: f64, round: RoundingMode) -> String {
+    let percent = share * 100.0;
+    if !percent.is_finite() {
+        return plain(share, DIGITS, round);
+    }
+    let size = percent.abs();
+    // Distance to 0 or 100 %, of which two digits are shown.
+    let distance = if (99.0..100.0).contains(&size) { 100.0 - size } else { size };
+    let decimals = match distance {
+        0.0 => 2,
+        distance => (1 - distance.log10().floor() as i32).clamp(2, 11),
+    };
+    let step = 10f64.powi(decimals);
+    let scaled = percent * step;
+    let error = scaled.abs() * CONVERSION_ERROR;
+    let rounded = match round {
+        RoundingMode::Nearest => scaled.round(),
+        RoundingMode::Down => (scaled + error).floor(),
+        RoundingMode::Up => (scaled - error).ceil(),
+    };
+    let text = format!("{:.*} %", decimals as usize, rounded / step);
+    match share {
+        0.0 => "0 %".to_owned(),
+        1.0 => "100 %".to_owned(),
+        _ => text,
+    }
+}
+
 /// Two digits of a small number, without a power of ten down to 1e-9.
 fn plain_small(number: f64) -> String {
     let decimals = (1 - number.log10().floor() as i32).clamp(2, 11) as usize;
@@ -325,6 +364,33 @@ mod tests {
         assert_eq!(ns().bounds(bracket(1e9, 1e9, f64::INFINITY)), "1.000 s to infinity");
         let seconds = ValueFormatter::new(Some(&Unit::Seconds));
         assert_eq!(seconds.bounds(bracket(0.3, 0.4, 0.6)), "300.0 to 600.0 ms");
+    }
+
+    /// A query of a share printed 0.0123, and an alert did.
+    #[test]
+    fn shares_are_shown_in_percent_and_small_ones_are_not_rounded_to_0() {
+        let share = ValueFormatter::new(Some(&Unit::Other(SHARE_UNIT.to_owned())));
+        for (value, expected) in [
+            (0.0123, "1.23 %"),
+            (0.5, "50 %"),
+            (0.00004, "0.004 %"),
+            (1.0 / 3.0, "33.33 %"),
+            (0.0, "0 %"),
+            (1.0, "100 %"),
+            (0.999_99, "99.999 %"),
+            (-0.25, "-25 %"),
+            (1.5, "150 %"),
+            (f64::NAN, "unknown"),
+        ] {
+            assert_eq!(share.exact(value), expected);
+        }
+        assert_eq!(share.estimate(0.5), "50.00 %");
+        let bounds = |lower, upper| share.bounds(Bracket { lower, estimate: lower, upper });
+        assert_eq!(bounds(0.012_345, 0.012_351), "1.23 to 1.24 %");
+        assert_eq!(bounds(0.0, 0.000_012_3), "0 to 0.0013 %");
+        assert_eq!(bounds(0.07, 0.07 + 1e-17), "");
+        let percent = ValueFormatter::new(Some(&Unit::Other("percent".to_owned())));
+        assert_eq!(percent.exact(12.5), "12.5 %");
     }
 
     #[test]

@@ -29,6 +29,11 @@ const PREFIXES: readonly (readonly [number, string])[] = [
   [1e3, "k"],
 ];
 
+/** Unit of results that are a share of a whole. */
+const SHARE_UNIT = "share, 0 to 1";
+/** Units whose numbers are percent already. */
+const PERCENT_UNITS = ["percent", "%"];
+
 /** Whether values in the unit are durations. */
 export function isTimeUnit(unit: string): boolean {
   return NANOSECONDS[unit] !== undefined;
@@ -47,6 +52,8 @@ export function formatValue(number: number | null, unit: string): string {
       TIMES.find(([size]) => Math.abs(ns) >= size * 0.9995) ?? TIMES[TIMES.length - 1]!;
     return `${digits(ns / size)} ${name}`;
   }
+  if (unit === SHARE_UNIT) return formatShare(number);
+  if (PERCENT_UNITS.includes(unit)) return `${digits(number)} %`;
   const [size, prefix] = PREFIXES.find(([size]) => Math.abs(number) >= size * 0.9995) ?? [1, ""];
   const named = unit === "" ? prefix : ` ${prefix}${unit}`;
   return `${digits(number / size)}${named}`;
@@ -59,6 +66,7 @@ export function nanosecondsOf(unit: string): number {
 
 /** A number in the unit that fits `greatest`, so that numbers beside it have the same unit. */
 export function formatInUnit(number: number, greatest: number, unit: string): string {
+  if (unit === SHARE_UNIT || PERCENT_UNITS.includes(unit)) return formatValue(number, unit);
   const scale = NANOSECONDS[unit];
   const sizes = scale === undefined ? PREFIXES : TIMES;
   const [size, name] =
@@ -145,14 +153,17 @@ export function formatCellCount(count: number, isWhole: boolean): string {
   return count > 0 && count < 0.75 ? `1/${formatCount(1 / count)}` : formatCount(count);
 }
 
-/** A share: `3.1 %`, `99.97 %`; 0 % and 100 % only if exact. */
+/**
+ * A share: `3.13 %`, `50 %`, `0.004 %`, `99.972 %`. Two decimals, and more where these would make 0
+ * or 100 % of it. The command line has the same.
+ */
 export function formatShare(share: number): string {
-  const percent = share * 100;
-  if (percent === 0 || percent === 100) return `${percent} %`;
-  if (percent < 0.001) return "< 0.001 %";
-  if (percent > 99.999) return "> 99.999 %";
-  const rest = Math.min(percent, 100 - percent);
-  return `${percent.toFixed(rest < 0.1 ? 3 : rest < 1 ? 2 : 1)} %`;
+  const percent = Number((share * 100).toPrecision(12));
+  const size = Math.abs(percent);
+  const distance = size >= 99 && size < 100 ? 100 - size : size;
+  const decimals = distance === 0 ? 0 : Math.floor(1 - Math.log10(distance));
+  const text = percent.toFixed(Math.min(Math.max(decimals, 2), 11)).replace(/\.?0+$/, "");
+  return `${text} %`;
 }
 
 /** Parses `1.5s`, `250 ms`, `12.4MB` or `1e6` into `unit`; null if it is invalid. */
@@ -198,6 +209,8 @@ export function unitsOf(unit: string): string[] {
 /** The quotient of a named unit and `unit`. */
 function factor(named: string, unit: string): readonly [number, number] | null {
   if (named === "" || named === unit) return [1, 1];
+  if (named === "%" && unit === SHARE_UNIT) return [1, 100];
+  if (named === "%" && PERCENT_UNITS.includes(unit)) return [1, 1];
   const [from, to] = [NANOSECONDS[named], NANOSECONDS[unit]];
   if (from !== undefined && to !== undefined) return [from, to];
   const prefix = PREFIXES.find(([, prefix]) => named === prefix + unit);
