@@ -53,7 +53,7 @@ test("an overspent budget is negative, and an unknown one is no number", () => {
   expect(formatRemaining(0)).toBe("0 %");
   expect(formatBounds(null, formatRemaining)).toBe("unknown");
   expect(formatBounds(bracket(0.7, 0.72, 0.75), formatRemaining)).toBe("72 % (70 % to 75 %)");
-  expect(formatAttained(bracket(0.999, 0.999, 0.999))).toBe("99.900 %");
+  expect(formatAttained(bracket(0.999, 0.999, 0.999))).toBe("99.9 %");
 });
 
 test("an objective is attained or missed only if the bounds say so", () => {

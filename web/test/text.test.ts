@@ -227,6 +227,29 @@ test("ticks of half days have labels of their own", () =>
     expect(new Set(labels).size).toBe(labels.length);
   }));
 
+// An axis of a day of last week said 14:00 twice, and nothing of the day.
+test("ticks within a day have their date, unless all are of today", () =>
+  inZone("UTC", () => {
+    const start = Date.parse("2026-11-20T14:00Z");
+    const labels = (now: number, span = 86_400e3) =>
+      time.formatTicks(time.timeTicks(start, start + span, 4), span, now);
+    const later = Date.parse("2026-11-27T09:00Z");
+    const expected = ["11-20 18:00", "11-21 00:00", "06:00", "12:00"];
+    expect(labels(later)).toEqual(expected);
+    expect(labels(Date.parse("2026-11-20T20:00Z"))).toEqual(expected);
+    const hour = labels(Date.parse("2026-11-20T15:00Z"), 3_600e3);
+    expect(hour[0]).toBe("14:00");
+    expect(labels(later, 3_600e3)[0]).toBe("11-20 14:00");
+    expect(time.formatTimeToday(start, 60e3, later)).toBe("11-20 14:00:00");
+    expect(time.formatTimeToday(start, 60e3, start + 60e3)).toBe("14:00:00");
+    // Of two years.
+    expect(time.formatTick(start, 400 * 86_400e3)).toBe("2026-11-20 14:00");
+    // A week has the date at each tick.
+    const week = time.labelledTicks(start, start + 7 * 86_400e3, 14).map(({ text }) => text);
+    expect(new Set(week).size).toBe(week.length);
+    expect(week.every((text) => /^11-\d\d( \d\d:\d\d)?$/.test(text))).toBe(true);
+  }));
+
 function inZone(zone: string, work: () => void): void {
   const before = process.env["TZ"];
   process.env["TZ"] = zone;

@@ -67,9 +67,10 @@ function describeOthers(others: readonly Severity[]): string {
 }
 
 /** `Since about 13:05. `, or with the bounds of the hour in which it began. */
-function describeSince(since: OverviewRow["affectedSince"]): string {
+function describeSince(since: OverviewRow["affectedSince"], now: number): string {
   if (!since) return "";
-  const tick = (at: number) => time.formatTick(at, HOUR);
+  // Shortly after midnight it may be of yesterday.
+  const tick = (at: number) => time.formatTimeToday(at, HOUR, now);
   return since.end - since.start > 2 * 60e3
     ? `Since between ${tick(since.start)} and ${tick(since.end)}. `
     : `Since about ${tick(since.start)}. `;
@@ -84,13 +85,13 @@ export interface Headline {
 }
 
 /** The worst row now: since when, how sure, who; null if none is affected. */
-export function headlineNow({ summary }: Overview): Headline | null {
+export function headlineNow({ summary, now }: Overview): Headline | null {
   const [worst, ...others] = summary.worstNow.flatMap(severityNow);
   if (!worst) return null;
   const { row, above, count } = worst;
   const users = row.users?.now ? ` ${describeUsers(row.users, row.users.now)} affected.` : "";
   const text =
-    `${describeSince(row.affectedSince)}${formatShare(above / count)} of its ${row.noun}, ` +
+    `${describeSince(row.affectedSince, now)}${formatShare(above / count)} of its ${row.noun}, ` +
     `${describeBurn(worst)}; not chance (p < 0.001).${users}${describeOthers(others)}`;
   return { text, row, hours: null };
 }
@@ -129,7 +130,8 @@ export function summarise(overview: Overview): string {
     const all = total === 1 ? "The only row is" : `All ${formatCount(total)} rows are`;
     const many = known === total ? all : `${formatCount(known)} of ${formatCount(total)} rows are`;
     if (known === 0 && withoutThreshold > 0) {
-      const rows = total === 1 ? "The only row has" : `${formatCount(withoutThreshold)} of ${total} rows have`;
+      const rows =
+        total === 1 ? "The only row has" : `${formatCount(withoutThreshold)} of ${total} rows have`;
       const rest = unknown > 0 ? ` ${formatCount(unknown)} unknown.` : "";
       return `${rows} values, but no threshold yet: type one, or wait until it is learned.${rest}`;
     }

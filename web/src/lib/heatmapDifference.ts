@@ -148,9 +148,7 @@ export function differenceDrawing(
     positions: [],
     x: [of.start, end],
     y: [0, 1],
-    xTicks: time
-      .timeTicks(of.start, end, 9)
-      .map((at) => ({ at, text: time.formatTick(at, end - of.start) })),
+    xTicks: time.labelledTicks(of.start, end, 9),
     yTicks: scale.ticks(12).map((at) => ({ at: scale.share(at), text: formatValue(at, of.unit) })),
     threshold: null,
     colour,

@@ -78,9 +78,7 @@ export function heatmapDrawing(
     positions: columns.map((column) => (column.start + column.end) / 2),
     x: [start, end],
     y: [0, 1],
-    xTicks: time
-      .timeTicks(start, end, 9)
-      .map((at) => ({ at, text: time.formatTick(at, end - start) })),
+    xTicks: time.labelledTicks(start, end, 9),
     yTicks: scale.ticks(12).map((at) => ({ at: scale.share(at), text: formatValue(at, unit) })),
     threshold:
       threshold === null

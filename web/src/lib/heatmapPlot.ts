@@ -180,7 +180,7 @@ export class HeatmapPlot {
           size: 34 * fontScale(),
           splits: (u) =>
             time.timeTicks(this.start, this.end, Math.max(2, u.bbox.width / devicePixelRatio / 90)),
-          values: (_, splits) => splits.map((at) => time.formatTick(at, this.end - this.start)),
+          values: (_, splits) => time.formatTicks(splits, this.end - this.start),
         },
         {
           ...axis,

@@ -114,11 +114,47 @@ export function formatTick(ms: number, span: number): string {
   const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
   const minute = `${two(at.getHours())}:${two(at.getMinutes())}`;
   const isMidnight = minute === "00:00" && at.getSeconds() === 0;
-  if (span > 4 * UNITS["d"]! && isMidnight) return day.slice(5);
-  if (span > UNITS["d"]!) return `${day.slice(5)} ${minute}`;
+  // Of another year it would be ambiguous.
+  const date = span > 300 * UNITS["d"]! ? day : day.slice(5);
+  if (span > 4 * UNITS["d"]! && isMidnight) return date;
+  if (span > UNITS["d"]!) return `${date} ${minute}`;
   if (span > 10 * UNITS["m"]!) return minute;
   const second = `${minute}:${two(at.getSeconds())}`;
   return span > 10e3 ? second : `${second}.${String(at.getMilliseconds()).padStart(3, "0")}`;
+}
+
+/**
+ * Labels of the ticks of an axis. Within a day they have the time only, but the first one and the
+ * first one of another day have the date too, unless all are of today: `14:00` alone may be of any
+ * day, and of two days on an axis of 24 hours.
+ */
+export function formatTicks(ticks: readonly number[], span: number, now = Date.now()): string[] {
+  const day = (ms: number) => formatDateTime(ms).slice(5, 10);
+  const isToday = ticks.every(
+    (at) => formatDateTime(at).slice(0, 10) === formatDateTime(now).slice(0, 10),
+  );
+  return ticks.map((at, index) => {
+    const text = formatTick(at, span);
+    const before = ticks[index - 1];
+    const isSameDay = before !== undefined && day(before) === day(at);
+    return isToday || isSameDay || span > UNITS["d"]! ? text : `${day(at)} ${text}`;
+  });
+}
+
+/** Round times for an axis with their labels. */
+export function labelledTicks(
+  from: number,
+  to: number,
+  max: number,
+): { at: number; text: string }[] {
+  const ticks = timeTicks(from, to, max);
+  const texts = formatTicks(ticks, to - from);
+  return ticks.map((at, index) => ({ at, text: texts[index] ?? "" }));
+}
+
+/** A time of the day, with the date if that is not today. */
+export function formatTimeToday(ms: number, span: number, now = Date.now()): string {
+  return formatTicks([ms], span, now)[0] ?? "";
 }
 
 /** Date and time in local time. */

@@ -161,7 +161,7 @@ export function formatShare(share: number): string {
   const percent = Number((share * 100).toPrecision(12));
   const size = Math.abs(percent);
   const distance = size >= 99 && size < 100 ? 100 - size : size;
-  const decimals = distance === 0 ? 0 : Math.floor(1 - Math.log10(distance));
+  const decimals = distance === 0 ? 0 : 1 - Math.floor(Math.log10(distance));
   const text = percent.toFixed(Math.min(Math.max(decimals, 2), 11)).replace(/\.?0+$/, "");
   return `${text} %`;
 }
