@@ -25,6 +25,11 @@ impl ReplayedHistory {
         self.entries.extend(self.recorder.of_group(group, time_ns));
     }
 
+    /// Adds the changes of other groups.
+    pub fn merge(&mut self, other: ReplayedHistory) {
+        self.entries.extend(other.entries);
+    }
+
     /// Adds the changes to the history of a data directory, by time. No role may use it.
     pub fn write(mut self, disk: Arc<dyn Disk>, data: &Path) -> Result<()> {
         self.entries.sort_by_key(|entry| entry.time_ns);
@@ -66,7 +71,9 @@ mod tests {
         disk.process().create_dir(Path::new(DATA)).expect("a directory");
         let mut history = ReplayedHistory::default();
         replay(&mut history, "Late", (240, 480));
-        replay(&mut history, "Early", (120, 360));
+        let mut of_thread = ReplayedHistory::default();
+        replay(&mut of_thread, "Early", (120, 360));
+        history.merge(of_thread);
         history.write(Arc::new(disk.process()), Path::new(DATA)).expect("stored");
         let (history, problem) = AlertHistory::open(Arc::new(disk.process()), Path::new(DATA));
         let changes = history.read().expect("it is readable");

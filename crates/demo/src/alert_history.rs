@@ -4,6 +4,9 @@
 //! requests, at the times at which a server that was running would have evaluated them.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use alerts::ReplayedHistory;
 use anyhow::{Context as _, Result, ensure};
@@ -63,6 +66,9 @@ pub(crate) const RULES: &str = r#"groups:
 /// for which the start of a demonstration has no time.
 const BURN_WINDOW: &str = "1h";
 
+/// How often progress is told.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(20);
+
 /// A service level objective of the shop, of a week.
 pub(crate) struct ShopObjective {
     pub(crate) name: &'static str,
@@ -115,14 +121,52 @@ impl ShopObjective {
     }
 }
 
-/// Samples that the rules write in a range, and the changes of their alerts.
+/// Samples that the rules write in a range, and the changes of their alerts. Groups are evaluated at
+/// the same time. `progress` gets the share that is done.
 pub(crate) fn evaluate_rules(
     store: &Store,
     range: &Range<i64>,
+    progress: &mut dyn FnMut(f64),
 ) -> Result<(Vec<RuleWrite>, ReplayedHistory)> {
     let file = parse_rule_file(RULE_FILE, RULES, &promql::Options::all());
     ensure!(file.problems.is_empty(), "BUG: rules of the demonstration: {:?}", file.problems);
     store.catch_up().context("cannot read the requests of the shop")?;
+    let groups = file.groups.into_iter().chain(OBJECTIVES.iter().map(ShopObjective::rule_group));
+    let mut groups: Vec<EvaluatedGroup> =
+        groups.map(|group| EvaluatedGroup::new(group, &GroupDefaults::default())).collect();
+    let iterations = |group: &EvaluatedGroup| {
+        let first = group.scheduled_time_before(range.start);
+        (range.end - first).max(0) / group.interval_ns().max(1) + 1
+    };
+    let total: i64 = groups.iter().map(iterations).sum();
+    let done = &AtomicI64::new(0);
+    let evaluated = thread::scope(|scope| {
+        let evaluate = |group| scope.spawn(move || evaluate_group(store, range, group, done));
+        let threads: Vec<_> = groups.iter_mut().map(evaluate).collect();
+        while !threads.iter().all(|thread| thread.is_finished()) {
+            progress(done.load(Ordering::Relaxed) as f64 / total.max(1) as f64);
+            thread::sleep(PROGRESS_INTERVAL);
+        }
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect::<Result<Vec<(Vec<RuleWrite>, ReplayedHistory)>>>()
+    })?;
+    let (mut writes, mut changes) = (Vec::new(), ReplayedHistory::default());
+    for (of_group, changes_of_group) in evaluated {
+        writes.extend(of_group);
+        changes.merge(changes_of_group);
+    }
+    Ok((writes, changes))
+}
+
+/// The same of one group.
+fn evaluate_group(
+    store: &Store,
+    range: &Range<i64>,
+    group: &mut EvaluatedGroup,
+    done: &AtomicI64,
+) -> Result<(Vec<RuleWrite>, ReplayedHistory)> {
     let view = store.view()?;
     let source = StoreSource::new(&view);
     let settings = query::Settings::default();
@@ -137,14 +181,12 @@ pub(crate) fn evaluate_rules(
     let inputs =
         IterationInputs { evaluator: &evaluator, templates: &templates, resend_delay_ns: i64::MAX };
     let (mut writes, mut changes) = (Vec::new(), ReplayedHistory::default());
-    for group in file.groups.into_iter().chain(OBJECTIVES.iter().map(ShopObjective::rule_group)) {
-        let mut group = EvaluatedGroup::new(group, &GroupDefaults::default());
-        let mut time_ns = group.scheduled_time_before(range.start);
-        while time_ns < range.end {
-            writes.extend(group.evaluate(time_ns, &inputs).writes);
-            changes.record(&group, time_ns);
-            time_ns += group.interval_ns();
-        }
+    let mut time_ns = group.scheduled_time_before(range.start);
+    while time_ns < range.end {
+        writes.extend(group.evaluate(time_ns, &inputs).writes);
+        changes.record(group, time_ns);
+        time_ns += group.interval_ns();
+        done.fetch_add(1, Ordering::Relaxed);
     }
     Ok((writes, changes))
 }

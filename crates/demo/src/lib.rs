@@ -13,4 +13,4 @@ mod shop_files;
 mod shop_writer;
 
 pub use shop_files::{settings_text, write_files};
-pub use shop_writer::ShopWriter;
+pub use shop_writer::{HistoryProgress, ShopWriter};

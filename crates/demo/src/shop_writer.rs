@@ -25,8 +25,23 @@ const DAY_NS: i64 = 24 * 60 * MINUTE_NS;
 const HISTORY: [(i64, i64); 2] = [(7 * DAY_NS, 10 * MINUTE_NS), (DAY_NS, MINUTE_NS)];
 /// Time before the incident from which on alerts have a history.
 const QUIET_NS: i64 = 30 * MINUTE_NS;
+/// What is written.
+const REQUESTS: &str = "a week of requests";
+const ALERTS: &str = "alerts, as the rules would have fired";
 /// Metric of the requests.
 const METRIC: &str = "request_duration";
+
+/// What of the history is being written, and the share of it that is done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HistoryProgress {
+    /// Noun phrase.
+    pub what: &'static str,
+    /// 0 to 1.
+    pub share: f64,
+}
+
+/// Gets the progress of a history.
+pub(crate) type ProgressFn<'a> = &'a mut dyn FnMut(HistoryProgress);
 
 /// Writes data of the shop through the intake.
 pub struct ShopWriter {
@@ -54,31 +69,50 @@ impl ShopWriter {
     }
 
     /// Writes everything up to the start of the demonstration; returns that time too.
-    pub fn write_history(self, directory: &Path) -> Result<(ShopWriter, i64)> {
+    pub fn write_history(
+        self,
+        directory: &Path,
+        progress: ProgressFn<'_>,
+    ) -> Result<(ShopWriter, i64)> {
         // Whole minutes first, then the intervals of the current minute.
         let rounded_start = self.start - self.start.rem_euclid(10 * MINUTE_NS);
         let [(week, coarse), (day, fine)] = HISTORY;
-        let mut last = self.write_intervals(rounded_start - week..rounded_start - day, coarse)?;
-        last = self.write_intervals(rounded_start - day..rounded_start, fine)?.or(last);
-        last = self.write_intervals(rounded_start..self.start, INTERVAL_NS)?.or(last);
+        let first = rounded_start - week;
+        // A day in minutes takes as long as ten in intervals of ten minutes.
+        let work = |at: i64| {
+            let coarse_end = rounded_start - day;
+            (at.min(coarse_end) - first) / coarse + (at - coarse_end).max(0) / fine
+        };
+        let total = work(self.start).max(1);
+        let mut written = |at: i64| {
+            let share = work(at) as f64 / total as f64;
+            progress(HistoryProgress { what: REQUESTS, share });
+        };
+        written(first);
+        let mut last = self.write_intervals(first..rounded_start - day, coarse, &mut written)?;
+        last =
+            self.write_intervals(rounded_start - day..rounded_start, fine, &mut written)?.or(last);
+        last = self.write_intervals(rounded_start..self.start, INTERVAL_NS, &mut written)?.or(last);
         self.write_events()?;
-        self.write_load_tests()?;
+        self.write_load_tests(progress)?;
         if let Some(pending_ack) = last {
             pending_ack.wait_durable()?;
         }
-        self.write_alerts(directory)?;
+        self.write_alerts(directory, progress)?;
         let start = self.start;
         Ok((self, start))
     }
 
     /// Writes the history of the alerts, from before the incident up to the start: their states as
     /// samples, which the page draws, and the changes of these, which commands list.
-    fn write_alerts(&self, directory: &Path) -> Result<()> {
+    fn write_alerts(&self, directory: &Path, progress: ProgressFn<'_>) -> Result<()> {
         let Some(store) = self.intake.write_target().store() else { return Ok(()) };
         let range = self.shop.incident().start - QUIET_NS..self.start;
         let encoding = SeriesKeyEncoding::CANONICAL;
         let mut batch = self.intake.writer_for(self.producer.id(), encoding);
-        let (writes, changes) = evaluate_rules(store, &range)?;
+        let mut evaluated = |share| progress(HistoryProgress { what: ALERTS, share });
+        evaluated(0.0);
+        let (writes, changes) = evaluate_rules(store, &range, &mut evaluated)?;
         for write in writes {
             let Some(number) = write.value.number() else { continue };
             let at = write.time_ns..write.time_ns;
@@ -94,14 +128,20 @@ impl ShopWriter {
         // After a pause of the host, the interval is longer.
         let end = now - now.rem_euclid(INTERVAL_NS);
         if end > *written_end {
-            self.write_intervals(*written_end..end, INTERVAL_NS)?;
+            self.write_intervals(*written_end..end, INTERVAL_NS, &mut |_| ())?;
             *written_end = end;
         }
         Ok(())
     }
 
     /// Writes a range in intervals; returns the pending acknowledgement of the last batch.
-    fn write_intervals(&self, range: Range<i64>, length: i64) -> Result<Option<PendingAck>> {
+    /// `written` gets the end of what was written.
+    fn write_intervals(
+        &self,
+        range: Range<i64>,
+        length: i64,
+        written: &mut dyn FnMut(i64),
+    ) -> Result<Option<PendingAck>> {
         let encoding = SeriesKeyEncoding::CANONICAL;
         let new_batch = || self.intake.writer_for(self.producer.id(), encoding);
         let (mut batch, mut last, mut start) = (new_batch(), None, range.start);
@@ -109,6 +149,7 @@ impl ShopWriter {
             let interval = start..(start + length).min(range.end);
             self.write_interval(&interval, &mut batch)?;
             start = interval.end;
+            written(start);
             if batch.is_half_full() || start == range.end {
                 let full = std::mem::replace(&mut batch, new_batch());
                 last = Some(self.intake.append(&self.producer, full)?);
@@ -167,9 +208,11 @@ impl ShopWriter {
     }
 
     /// Load tests of both versions of `payment`, as `topdeck load --push` sends them.
-    fn write_load_tests(&self) -> Result<()> {
+    fn write_load_tests(&self, progress: ProgressFn<'_>) -> Result<()> {
         let encoding = SeriesKeyEncoding::CANONICAL;
-        for test in &LOAD_TESTS {
+        for (at, test) in LOAD_TESTS.iter().enumerate() {
+            let share = at as f64 / LOAD_TESTS.len() as f64;
+            progress(HistoryProgress { what: "load tests", share });
             let mut batch = self.intake.writer_for(self.producer.id(), encoding);
             let range = test.range(&self.shop);
             for start in range.clone().step_by(SECOND_NS as usize) {

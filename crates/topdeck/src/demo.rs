@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
-use client::{print_message, print_stdout, private_dir};
-use demo::ShopWriter;
+use client::{ProgressLine, print_message, print_stdout, private_dir};
+use demo::{HistoryProgress, ShopWriter};
 use intake::Intake;
 use net::forward_protocol::PORT;
 use role::NodeMode;
@@ -65,8 +65,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let settings = Settings::parse(&demo::settings_text(port), &directory.0, ROLES)
         .map_err(|problems| anyhow!("BUG: invalid settings of the demonstration: {problems}"))?;
     demo::write_files(&directory.0)?;
+    print_message("creating a server with a made-up shop: a week of requests, an incident, alerts");
     heap::configure_allocator();
-    print_message("writing a week of requests of a made-up shop");
     let runtime = runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -79,7 +79,9 @@ async fn run_until_stopped(settings: Settings, directory: &Path) -> Result<()> {
     let mut signals = Signals::new()?;
     // Appending may wait for the disk.
     let write = |intake: &Arc<Intake>| {
-        tokio::task::block_in_place(|| ShopWriter::new(Arc::clone(intake)).write_history(directory))
+        let mut shown = ShownProgress::default();
+        let writer = ShopWriter::new(Arc::clone(intake));
+        tokio::task::block_in_place(|| writer.write_history(directory, &mut |at| shown.show(at)))
     };
     let (node, (writer, mut written_end)) =
         Node::start_with_history(NodeMode::Serve, settings, directory, write).await?;
@@ -99,6 +101,25 @@ async fn run_until_stopped(settings: Settings, directory: &Path) -> Result<()> {
     drop(writer);
     print_message("stopping");
     node.stop().await
+}
+
+/// Progress of the history: a line that is overwritten on a terminal, else a line for each part.
+#[derive(Default)]
+struct ShownProgress {
+    line: ProgressLine,
+    what: Option<&'static str>,
+}
+
+impl ShownProgress {
+    fn show(&mut self, HistoryProgress { what, share }: HistoryProgress) {
+        if self.what.replace(what) != Some(what) {
+            self.line.clear();
+            print_message(format_args!("made-up shop: writing {what}"));
+        }
+        self.line.show(|elapsed| {
+            format!("{:3.0} % after {:.1} s", share * 100.0, elapsed.as_secs_f64())
+        });
+    }
 }
 
 /// The default port if it is free, so that commands find the server without an address.

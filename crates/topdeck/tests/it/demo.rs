@@ -1,6 +1,6 @@
 //! `topdeck demo`, as a user sees it.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -21,6 +21,8 @@ struct Demo {
     url: String,
     /// What it printed.
     text: String,
+    /// What it logged before that.
+    log: String,
 }
 
 impl Demo {
@@ -35,22 +37,28 @@ impl Demo {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        // Its log is read, so that it can be written.
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        let (sender, logged) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            while errors.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                let _ = sender.send(std::mem::take(&mut line));
+            }
+        });
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let (mut text, mut line) = (String::new(), String::new());
         while !line.contains("the same by command line") {
             line.clear();
             if out.read_line(&mut line).unwrap() == 0 {
-                let mut log = String::new();
-                child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+                let log: String = logged.iter().collect();
                 panic!("it ended after {text:?}: {log}");
             }
             text.push_str(&line);
         }
-        // Its log is read, so that it can be written.
-        let mut log = child.stderr.take().unwrap();
-        std::thread::spawn(move || log.read_to_end(&mut Vec::new()));
+        let log = logged.try_iter().collect();
         let url = text.lines().next().unwrap().strip_prefix("topdeck demo: ").unwrap().to_owned();
-        Demo { dir, child, url, text }
+        Demo { dir, child, url, text, log }
     }
 
     fn query(&self, expression: &str) -> Value {
@@ -141,6 +149,22 @@ fn load_runs_are_no_services(overview: &Value) {
     );
 }
 
+/// It said nothing for many seconds.
+fn it_says_what_it_makes(demo: &Demo) {
+    let mut rest = &demo.log[..];
+    for expected in [
+        "creating a server with a made-up shop",
+        "made-up shop: writing a week of requests",
+        "made-up shop: writing load tests",
+        "made-up shop: writing alerts, as the rules would have fired",
+    ] {
+        let (_, after) = rest.split_once(expected).unwrap_or_else(|| {
+            panic!("{expected}: {}", demo.log);
+        });
+        rest = after;
+    }
+}
+
 /// The page drew the alerts of the incident, and the command said `no changes`.
 fn the_history_of_alerts_is_that_of_the_page(demo: &Demo) {
     let ask = |line: &str| json(&run_ok(&demo.dir, &format!("{line} --server {}", demo.url)));
@@ -159,6 +183,7 @@ fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
     let Some(host) = MetricsDir::new() else { return };
     let _program = host.start("sample-foreign", "--requests 100");
     let mut demo = Demo::start(&host.memory.path);
+    it_says_what_it_makes(&demo);
     let server = format!("--server {}", demo.url);
     for part in [
         "/#/explore?from=-6h&selector=request_duration{service=%22payment%22}&threshold=800ms&v=2",
