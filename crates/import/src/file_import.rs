@@ -13,6 +13,7 @@ use crate::import_record::{self, ImportRecord, ImportStart};
 use crate::import_target::ImportTarget;
 use crate::input_source::InputSource;
 use crate::mapping::ImportDefaults;
+use crate::retention_check::{RetentionCheck, TargetRetention};
 use crate::scan;
 use crate::tsdb_import::{self, TsdbOptions};
 
@@ -63,6 +64,10 @@ pub struct ImportOptions<'a> {
     pub format: Option<SourceFormat>,
     /// Whether the readable part of a damaged input is imported.
     pub keep_going: bool,
+    /// Retention of the target.
+    pub retention: &'a TargetRetention,
+    /// Whether samples are imported of which the retention leaves nothing.
+    pub accepts_retention: bool,
     /// Whether a file that was imported before may be imported with other content.
     pub as_new: bool,
 }
@@ -93,8 +98,12 @@ pub fn import_path(
 ) -> Result<()> {
     let format = match options.format {
         Some(SourceFormat::PrometheusTsdb) => {
-            let (labels, keep_going) = (options.labels, options.keep_going);
-            let options = TsdbOptions { labels, keep_going };
+            let options = TsdbOptions {
+                labels: options.labels,
+                keep_going: options.keep_going,
+                retention: options.retention,
+                accepts_retention: options.accepts_retention,
+            };
             return tsdb_import::import_dir(target, path, &options, progress, each);
         }
         Some(SourceFormat::File(format)) => Some(format),
@@ -122,8 +131,11 @@ fn import_file(
     };
     let (_, size) = source.read();
     let mut checking = ImportProgress::new(progress, "checking ", size);
-    let earlier_size = record.and_then(ImportRecord::earlier_size);
-    let scan = scan::scan_source(source, format, &rules, earlier_size, &mut checking)?;
+    let mut retention = RetentionCheck::new(options.retention);
+    let scan = {
+        let prefix_size = record.and_then(ImportRecord::earlier_size);
+        scan::scan_source(source, format, &rules, prefix_size, (&mut checking, &mut retention))?
+    };
     let name = source.name().to_owned();
     let format = scan.format.map(InputFormat::name);
     if scan.error_count > 0 && !options.keep_going {
@@ -131,6 +143,13 @@ fn import_file(
     }
     if scan.samples == 0 && scan.error_count == 0 {
         bail!("{name}: nothing to import{}", scan.skipped_text(": found "));
+    }
+    if let Some(expired) = retention.take() {
+        checking.clear();
+        let found = (&name[..], scan.samples);
+        if !expired.report(found, options.retention, options.accepts_retention) {
+            return Ok(FileResult { name, format, scan, summary: None });
+        }
     }
     let Some(known_format) = scan.format else {
         return Ok(FileResult { name, format, scan, summary: None });

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use client::ServerClient;
+use client::{RequestParameters, ServerClient};
 use net::forward_protocol;
 use store::Store;
 
 use crate::batch_output::BatchOutput;
+use crate::retention_check::TargetRetention;
 
 /// Destination of an import.
 pub enum ImportTarget {
@@ -44,6 +45,20 @@ impl ImportTarget {
             ImportTarget::Dir { store, .. } => BatchOutput::to_store(store, producer),
             ImportTarget::Server { client, retry_for } => {
                 BatchOutput::to_server(client, *retry_for, producer)
+            }
+        }
+    }
+
+    /// Retention rules of the target.
+    pub(crate) fn retention(&self) -> Result<TargetRetention> {
+        let now = journal::wall_clock()();
+        match self {
+            ImportTarget::Dir { store, .. } => {
+                Ok(TargetRetention::new(store.stat()?.retention, now))
+            }
+            ImportTarget::Server { client, .. } => {
+                let status = client.get("/v1/status", RequestParameters::default())?;
+                Ok(TargetRetention::of_status(&status, now))
             }
         }
     }

@@ -7,10 +7,12 @@ use std::ops::ControlFlow;
 use anyhow::{Context as _, Result, bail};
 use client::print_message;
 use decode::{DecodedSample, InputError, InputFormat, SampleSink};
+use model::{Series, SeriesKind};
 
 use crate::import_progress::ImportProgress;
 use crate::input_source::{self, InputSource};
 use crate::mapping::{ImportDefaults, ImportUnmapped};
+use crate::retention_check::RetentionCheck;
 use render::text::count_text;
 use render::value_formatter;
 use report::distribution::format_remedy;
@@ -63,7 +65,7 @@ pub(crate) fn scan_source(
     format: Option<InputFormat>,
     rules: &ImportDefaults<'_>,
     prefix_size: Option<u64>,
-    progress: &mut ImportProgress<'_>,
+    (progress, retention): (&mut ImportProgress<'_>, &mut RetentionCheck<'_>),
 ) -> Result<ScanSummary> {
     let name = source.name();
     let cannot = || format!("cannot read {name}");
@@ -75,7 +77,7 @@ pub(crate) fn scan_source(
     match detected {
         Err(error) => summary.add_error(error.to_string()),
         Ok(format) => {
-            let mut taker = ScanSink { rules, format, summary };
+            let mut taker = ScanSink { rules, format, summary, retention };
             input_source::read_samples(&head, &mut hashed, format, rules.unit, &mut taker)
                 .with_context(cannot)?;
             summary = taker.summary;
@@ -90,6 +92,12 @@ pub(crate) fn scan_source(
         if summary.numbers > 0 {
             // Plain numbers become one histogram without a name or time.
             summary.samples += 1;
+            // Rules of a retention rarely select by kind.
+            let gauge = |name| Series::new(name, SeriesKind::Gauge).validate();
+            let series = rules.metric.map(gauge);
+            if let (Some(Ok(series)), Some(start)) = (series, rules.start) {
+                retention.add(&series, start);
+            }
             let missing = match (rules.metric, rules.start) {
                 (None, _) => Some(ImportUnmapped::NoName),
                 (_, None) => Some(ImportUnmapped::NoTime),
@@ -164,13 +172,14 @@ impl ScanSummary {
     }
 }
 
-struct ScanSink<'a> {
+struct ScanSink<'a, 'r> {
     rules: &'a ImportDefaults<'a>,
     format: InputFormat,
     summary: ScanSummary,
+    retention: &'a mut RetentionCheck<'r>,
 }
 
-impl SampleSink for ScanSink<'_> {
+impl SampleSink for ScanSink<'_, '_> {
     fn number(&mut self, _: f64) {
         self.summary.numbers += 1;
     }
@@ -178,7 +187,7 @@ impl SampleSink for ScanSink<'_> {
     fn sample(&mut self, reading: DecodedSample) {
         self.summary.samples += 1;
         match self.rules.map(reading, self.format) {
-            Ok(_) => {}
+            Ok((series, sample)) => self.retention.add(&series, sample.end),
             Err(ImportUnmapped::Invalid(reason)) => {
                 self.summary.add_error(format!("sample {}: {reason}", self.summary.samples));
             }

@@ -21,6 +21,7 @@ use crate::file_result::FileResult;
 use crate::import_batches::BATCH_FORMAT;
 use crate::import_progress::ImportProgress;
 use crate::import_target::ImportTarget;
+use crate::retention_check::{ExpiredSamples, RetentionCheck, TargetRetention};
 use crate::scan::{ERRORS_SHOWN_MAX, ScanSummary};
 use crate::tsdb_dir::{SNAPSHOT_REQUEST, TsdbBlock, TsdbDir};
 
@@ -36,6 +37,9 @@ pub(crate) struct TsdbOptions<'a> {
     pub(crate) labels: &'a [(String, String)],
     /// Whether the intact chunks of a damaged block are imported.
     pub(crate) keep_going: bool,
+    pub(crate) retention: &'a TargetRetention,
+    /// Whether samples are imported of which the retention leaves nothing.
+    pub(crate) accepts_retention: bool,
 }
 
 /// Imports all blocks of a directory and passes on each result. An error of a block does not affect
@@ -97,6 +101,7 @@ fn import_block(
     let mut check = BlockCheck::new(&files, options, progress);
     files.visit(&mut check);
     let (rejected, reasons) = (check.rejected, std::mem::take(&mut check.reasons));
+    let expired = check.expired();
     let scan = check.finish();
     progress.clear();
     report_rejected(&name, rejected, &reasons);
@@ -111,6 +116,13 @@ fn import_block(
             report_damage(&name, &scan, &advice);
             return failed(scan);
         }
+    }
+    let is_accepted = expired.is_none_or(|expired| {
+        let found = (&name[..], scan.samples);
+        expired.report(found, options.retention, options.accepts_retention)
+    });
+    if !is_accepted {
+        return failed(scan);
     }
     progress.set_done(start + block.chunk_bytes());
     let incomplete = || format!("{name}: import incomplete; import it again to continue");
@@ -154,6 +166,7 @@ struct BlockCheck<'a, 'p> {
     rejected: u64,
     /// The first reasons of rejection, each once.
     reasons: Vec<String>,
+    rows: CheckingSink<'a>,
     progress: &'a mut ImportProgress<'p>,
 }
 
@@ -169,8 +182,14 @@ impl<'a, 'p> BlockCheck<'a, 'p> {
             summary: ScanSummary::default(),
             rejected: 0,
             reasons: Vec::new(),
+            rows: CheckingSink { check: RetentionCheck::new(options.retention), series: None },
             progress,
         }
+    }
+
+    /// Samples that are older than the retention; `None` without any.
+    fn expired(&mut self) -> Option<ExpiredSamples> {
+        self.rows.check.take()
     }
 
     fn finish(mut self) -> ScanSummary {
@@ -199,8 +218,7 @@ impl BlockVisitor for BlockCheck<'_, '_> {
     ) -> Result<(), InputError> {
         self.hasher.update(bytes);
         self.progress.add(bytes.len() as u64);
-        let mut rows = DiscardingSink;
-        let mut writer = BlockRowWriter::new(&mut rows, self.labels);
+        let mut writer = BlockRowWriter::new(&mut self.rows, self.labels);
         let written = writer.write_chunk(series, chunk, deleted);
         let counts = writer.summary();
         self.summary.samples += counts.samples + counts.histograms;
@@ -222,19 +240,27 @@ impl BlockVisitor for BlockCheck<'_, '_> {
     }
 }
 
-/// Sink of the first pass.
-struct DiscardingSink;
+/// Sink of the first pass, which compares times with the retention.
+struct CheckingSink<'a> {
+    check: RetentionCheck<'a>,
+    series: Option<Series>,
+}
 
-impl SeriesSink for DiscardingSink {
+impl SeriesSink for CheckingSink<'_> {
     fn series(
         &mut self,
         _: &[u8],
         series: &mut dyn FnMut() -> model::Result<Series>,
     ) -> model::Result<()> {
-        series().map(drop)
+        self.series = None;
+        self.series = Some(series()?);
+        Ok(())
     }
 
-    fn sample(&mut self, _: &Sample) -> model::Result<()> {
+    fn sample(&mut self, sample: &Sample) -> model::Result<()> {
+        if let Some(series) = &self.series {
+            self.check.add(series, sample.end);
+        }
         Ok(())
     }
 

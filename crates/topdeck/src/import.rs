@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use client::{ProgressLine, ServerClient, print_message, print_stdout};
 use decode::Unit;
-use import::{FileResult, ImportOptions, ImportStart, ImportTarget, SourceFormat};
+use import::{FileResult, ImportOptions, ImportStart, ImportTarget, SourceFormat, TargetRetention};
 use journal::Compression;
 use store::Store;
 
@@ -75,6 +75,14 @@ pub(crate) struct Options {
     /// file is recorded in ~/.local/state/topdeck/imports.
     #[arg(long)]
     as_new: bool,
+
+    /// Import also what the retention of the target leaves nothing of
+    ///
+    /// Without it, a file or block is not imported if it has samples that are older than the
+    /// retention at every resolution: the target would drop them. Samples that remain in rollups
+    /// are imported. Both are reported before the import.
+    #[arg(long)]
+    accept_retention: bool,
 
     /// How long to retry when the server is unreachable or rejects requests temporarily
     #[arg(long, value_name = "DURATION", value_parser = parse_retry_time, default_value = "10min")]
@@ -148,7 +156,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
     };
     let now = journal::wall_clock()();
-    let import_options = options.import_options(now);
+    let retention = TargetRetention::of(&target);
+    let import_options = options.import_options(now, &retention);
     let mut progress = ProgressLine::new();
     let (mut imported, mut failed, mut is_new) = (Vec::new(), false, false);
     for path in files {
@@ -186,7 +195,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 impl Options {
-    fn import_options(&self, now: i64) -> ImportOptions<'_> {
+    fn import_options<'a>(&'a self, now: i64, retention: &'a TargetRetention) -> ImportOptions<'a> {
         let is_relative = !matches!(self.start, Some(TimeExpr::At(_)));
         let start = |start: TimeExpr| ImportStart { ns: start.to_unix_ns(now), is_relative };
         ImportOptions {
@@ -196,6 +205,8 @@ impl Options {
             start: self.start.map(start),
             format: self.format,
             keep_going: self.keep_going,
+            retention,
+            accepts_retention: self.accept_retention,
             as_new: self.as_new,
         }
     }

@@ -71,6 +71,13 @@ impl AffectedPeriod {
     }
 }
 
+/// Number of values above a threshold.
+#[derive(Clone, Copy, Debug)]
+struct CountAbove {
+    threshold: f64,
+    above: Bracket<u64>,
+}
+
 /// Values of an hour. Clones share them.
 #[derive(Clone, Debug)]
 struct EncodedHour {
@@ -81,7 +88,7 @@ struct EncodedHour {
     /// A frame for each part of the mixture.
     frames: Arc<[Vec<u8>]>,
     /// The threshold that was asked last, and the values above it.
-    above: Arc<Mutex<Option<(f64, Bracket<u64>)>>>,
+    above: Arc<Mutex<Option<CountAbove>>>,
 }
 
 impl EncodedHour {
@@ -95,10 +102,10 @@ impl EncodedHour {
         let memo = || self.above.lock().unwrap_or_else(PoisonError::into_inner);
         let known = *memo();
         let above = match known {
-            Some((known, above)) if known.to_bits() == threshold.to_bits() => above,
+            Some(known) if known.threshold.to_bits() == threshold.to_bits() => known.above,
             _ => self.values()?.count_above(threshold, LimitInclusion::Exclusive),
         };
-        *memo() = Some((threshold, above));
+        *memo() = Some(CountAbove { threshold, above });
         let expected = ExpectedValues { count: self.count, share };
         let alpha = ALPHA / HOURS_PER_DAY;
         Ok((ExcessSignificance::with_alpha(above, expected, alpha), above, expected))

@@ -8,7 +8,7 @@ use crate::environment::wait_until;
 use crate::scripted_relay::RelayAction::{Cut, Forward, Hold, LoseResponse, Respond};
 use crate::scripted_relay::{RelayAction, ScriptedRelay};
 use crate::serve::server_process::ServerProcess;
-use crate::store::run_ok;
+use crate::store::{run, run_ok};
 use crate::test_dir::TestDir;
 use crate::{TextRun, root};
 
@@ -242,4 +242,46 @@ fn memory_of_an_import_does_not_grow_with_the_file() {
     child.wait().unwrap();
     it.relay.release();
     assert!(anonymous_kib < 40 << 10, "{anonymous_kib} KiB");
+}
+
+/// What was older than the retention was imported, and dropped without a word.
+#[test]
+fn import_of_what_the_retention_would_drop_says_so_and_waits_for_consent() {
+    let dir = TestDir::new();
+    run_ok(&dir, "store create kept --retention 'base 1d'");
+    let rules = ["base", "1m", "5m", "1h", "1d"].map(|of| format!("--retention '{of} 1d'"));
+    run_ok(&dir, &format!("store create short {}", rules.join(" ")));
+    fs::write(dir.path().join("old.frames"), texts(3)).unwrap();
+    // The rollups remain.
+    let found = run(&dir, "import kept old.frames");
+    assert_eq!(found.status, 0, "{}", found.stderr);
+    for expected in
+        ["3 of 3 samples", "older than the retention (base 1d)", "1m, 5m, 1h, 1d remain"]
+    {
+        assert!(found.stderr.contains(expected), "{expected}: {}", found.stderr);
+    }
+    // Nothing remains.
+    let found = run(&dir, "import short old.frames");
+    assert_eq!((found.status, &found.stdout[..]), (1, ""), "{}", found.stderr);
+    for expected in ["of 3 of them nothing remains", "nothing is imported", "--accept-retention"] {
+        assert!(found.stderr.contains(expected), "{expected}: {}", found.stderr);
+    }
+    let stat = run_ok(&dir, "store stat short --json");
+    assert!(stat.contains("\"series\": 0") || stat.contains("\"series\":0"), "{stat}");
+    let found = run(&dir, "import short old.frames --accept-retention");
+    assert_eq!(found.status, 0, "{}", found.stderr);
+    assert!(found.stderr.contains("of 3 of them nothing remains"), "{}", found.stderr);
+}
+
+/// The same by a server, whose rules are those of its settings.
+#[test]
+fn import_into_a_server_is_compared_with_its_retention() {
+    let settings =
+        "[store]\nretention = [\"base 1d\", \"1m 1d\", \"5m 1d\", \"1h 1d\", \"1d 1d\"]\n";
+    let it = ImportFixture::with_settings(settings, &[]);
+    let found = it.run(&["texts.frames"]);
+    assert_eq!((found.status, &found.stdout[..]), (1, ""), "{}", found.stderr);
+    let expected = "texts.frames: 1,200 of 1,200 samples";
+    assert!(found.stderr.contains(expected) && found.stderr.contains("--accept-retention"));
+    assert_eq!(it.relay.statuses(), [0; 0]);
 }
