@@ -40,7 +40,7 @@ use crate::store_evaluator::StoreEvaluator;
 use crate::submitted_alerts::SubmittedAlerts;
 use crate::submitted_received_alerts::SubmittedReceivedAlerts;
 use crate::worker_control::{ReloadedRules, WorkerControl};
-use arrivals::ArrivalTimes;
+use arrivals::ArrivalSchedule;
 use history_writer::HistoryWriter;
 
 /// Longest wait: the wall clock may be set.
@@ -90,7 +90,7 @@ pub(crate) struct RuleWorker {
     /// Ids of those that were active when the worker last looked.
     active_silences: Vec<String>,
     arrivals: ArrivalIndex,
-    arrival_times: ArrivalTimes,
+    arrival_times: ArrivalSchedule,
     log: LogFn,
 }
 
@@ -152,7 +152,7 @@ impl RuleWorker {
             silences,
             active_silences: Vec::new(),
             arrivals,
-            arrival_times: ArrivalTimes::new(Instant::now()),
+            arrival_times: ArrivalSchedule::new(Instant::now()),
             log,
         };
         let mut by_key: HashMap<(String, String), GroupSnapshot> = snapshots

@@ -72,8 +72,8 @@ const REPLAY: ApiRoute = ApiRoute {
         YAML,
         "a rule file of Prometheus, or with the type application/toml, or a file whose name ends \
          in .toml, one of own rules; at most 1 MiB. With the type application/json, at most 16 \
-         MiB: {\"rules\": \"TEXT\", \"files\": {\"NAME\": \"TEXT\"}}, own rules with the files that \
-         they name",
+         MiB: {\"rules\": \"TEXT\", \"files\": {\"NAME\": \"TEXT\"}}, own rules with the files \
+         that they name",
     )),
     ..ApiRoute::get(
         RULE_REPLAY_PATH,

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 
-use intake::{Intake, LogLevel, SupervisedThread};
+use intake::{Intake, LogLevel};
 use wire::{LeftOutLibraries, TlsProbes};
 
 use crate::capture_status::CaptureStatus;
@@ -18,6 +18,7 @@ use crate::interval_queue::IntervalQueue;
 use crate::interval_writer::IntervalWriter;
 use crate::packet_source::{InterfaceRings, PacketSource, TlsProbeMailbox};
 use crate::settings::CaptureSettings;
+use crate::supervised_spawn::spawn;
 
 /// Name of the producer and of its key encoding.
 const PRODUCER: &str = "wire";
@@ -179,20 +180,4 @@ impl Drop for WireCapture {
         // `stop` returns the error to callers that need it.
         let _ = self.end_threads();
     }
-}
-
-pub(crate) fn spawn<T: Send + 'static>(
-    name: &'static str,
-    supervised: SupervisedThread,
-    is_stopping: impl Fn() -> bool + Send + 'static,
-    mut work: impl FnMut() -> T + Send + 'static,
-) -> Result<JoinHandle<Option<T>>, Error> {
-    let run = move || {
-        let run = || {
-            supervised.failpoint();
-            work()
-        };
-        supervised.run(is_stopping, run)
-    };
-    Builder::new().name(name.to_owned()).spawn(run).map_err(|source| Error::Thread { name, source })
 }

@@ -11,15 +11,14 @@ use role::json::Json;
 use role::{RouteError, WriteMethod, WriteRequest, WriteRoute, WriteRouteSpec, WriteScope};
 use wire::{EndMatcher, EndReport, ReportOutcome};
 
-use crate::capture_thread::spawn;
 use crate::end_series::add_interval;
+use crate::end_settings::PATH;
 use crate::error::Error;
 use crate::interval_clock::IntervalClock;
 use crate::interval_queue::{IntervalQueue, QueuedIntervals};
 use crate::interval_writer::IntervalWriter;
+use crate::supervised_spawn::spawn;
 
-/// Path of reports.
-pub(crate) const PATH: &str = "/v1/wire/ends";
 /// Longest delay until a stop, or the end of an interval, is noticed.
 const WAIT: Duration = Duration::from_millis(100);
 /// Name of the producer and of its key encoding.

@@ -14,12 +14,12 @@ use net::dial::{DialTimeouts, Dialer, HttpConnection, ResponseLimits};
 use tokio::runtime::Runtime;
 use wire::{EndRecords, EndReport, EndReportCounts};
 
-use crate::capture_thread::spawn;
 use crate::end_queue::EndQueue;
 use crate::end_receiver::EndReceiver;
 use crate::end_settings::{EndSettings, EndTarget};
 use crate::error::Error;
 use crate::local_addresses::LocalAddresses;
+use crate::supervised_spawn::spawn;
 
 /// Time between two reports.
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -10,6 +10,8 @@ use role::settings::{FilePath, SettingsCheck, TableRef, client_tls, read_token};
 use serde::Deserialize;
 use wire::ConnectionEnd;
 
+/// Path of reports.
+pub(crate) const PATH: &str = "/v1/wire/ends";
 const TABLE: TableRef<'static> = TableRef::named("wire_ends");
 const ONE_IN: RangeInclusive<u32> = 1..=65_536;
 
@@ -110,7 +112,7 @@ impl WireEndsTable {
         let (ca, certificate, key) = (&self.ca, &self.certificate, &self.key);
         Ok(EndTarget {
             url: url.to_owned(),
-            endpoint: Endpoint::parse(url)?.join(crate::end_receiver::PATH),
+            endpoint: Endpoint::parse(url)?.join(PATH),
             authorization,
             tls: client_tls(ca.as_ref(), certificate.as_ref(), key.as_ref()),
         })

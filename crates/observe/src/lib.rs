@@ -37,6 +37,7 @@ mod series_slots;
 mod service_record;
 mod settings;
 mod shard_interval;
+mod supervised_spawn;
 
 pub use crate::role::WireRole;
 pub use capture_thread::WireCapture;

@@ -10,8 +10,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use hist::Mixture;
 use model::{Gap, Sample, Selector, SeriesKind};
 use store::{
-    ColumnIter, HistogramIncrements, LastNumber, NumberAggregate, NumberRows, ReadView,
-    SampleReader, SelectedSeries, TimeColumn, TimeGrid, WindowReader, WindowRows,
+    HistogramIncrements, LastNumber, NumberAggregate, NumberRows, ReadView, SampleReader,
+    SelectedSeries, TimeColumn, TimeGrid, WindowReader, WindowRows,
 };
 
 use self::classic_histograms::{BUCKET_BYTES, ClassicHistograms, is_classic};

@@ -21,7 +21,7 @@ const ARRIVAL_PAUSE_FACTOR: u32 = 4;
 const INDEX_PAUSE_FACTOR: u32 = 10;
 
 /// When rules are evaluated on arrival at the earliest.
-pub(super) struct ArrivalTimes {
+pub(super) struct ArrivalSchedule {
     /// Those with a selector.
     selected: Instant,
     queries: QueryPace,
@@ -29,9 +29,9 @@ pub(super) struct ArrivalTimes {
     index: Instant,
 }
 
-impl ArrivalTimes {
-    pub(super) fn new(now: Instant) -> ArrivalTimes {
-        ArrivalTimes { selected: now, queries: QueryPace::default(), index: now }
+impl ArrivalSchedule {
+    pub(super) fn new(now: Instant) -> ArrivalSchedule {
+        ArrivalSchedule { selected: now, queries: QueryPace::default(), index: now }
     }
 }
 
@@ -44,7 +44,7 @@ impl RuleWorker {
         });
         self.arrivals.reset(is_active);
         let selected = self.arrival_times.selected;
-        self.arrival_times = ArrivalTimes { selected, ..ArrivalTimes::new(Instant::now()) };
+        self.arrival_times = ArrivalSchedule { selected, ..ArrivalSchedule::new(Instant::now()) };
     }
 
     /// Evaluates the own rules whose streams got rows. Rules with a selector, queries and the index

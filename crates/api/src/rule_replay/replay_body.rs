@@ -7,7 +7,7 @@ use axum::body::Body;
 use rules::{RuleFile, parse_rule_file_with};
 use serde_json::Value;
 
-use super::{TOML, YAML};
+use super::TOML;
 use crate::api_error::ApiError;
 use crate::route::JSON;
 
@@ -39,14 +39,6 @@ impl BodyKind {
         }
     }
 
-    fn name(self) -> &'static str {
-        match self {
-            BodyKind::Yaml => YAML,
-            BodyKind::Toml => TOML,
-            BodyKind::Json => JSON,
-        }
-    }
-
     fn bytes_max(self) -> usize {
         match self {
             BodyKind::Yaml | BodyKind::Toml => RULES_BYTES_MAX,
@@ -70,7 +62,7 @@ impl ReplayBody {
     pub(super) async fn read(kind: BodyKind, body: Body) -> Result<ReplayBody, ApiError> {
         let bytes_max = kind.bytes_max();
         let bytes = axum::body::to_bytes(body, bytes_max).await.map_err(|error| {
-            let limit = format!("the size limit of {} is {bytes_max} bytes", kind.name());
+            let limit = format!("the size limit is {bytes_max} bytes");
             ApiError::BadRequest(format!("cannot read the rule file: {error}; {limit}"))
         })?;
         let text = String::from_utf8(bytes.into())

@@ -146,13 +146,13 @@ pub(crate) const HTTP_KINDS: &[HttpKind] = &[
 /// Opsgenie: an alert, which is created at once, and its attachment.
 fn answer_opsgenie(request: &HttpMessage) -> (u16, &'static str) {
     match request.path.as_str() {
-        "/v2/alerts/requests/r-1" => {
+        "/v2/alerts/requests/r1" => {
             (200, r#"{"data": {"isSuccess": true, "alertId": "alert 7"}, "requestId": "s"}"#)
         }
         "/v2/alerts/alert%207/attachments" => {
             (201, r#"{"result": "Attachment added", "data": {"id": "1"}, "requestId": "a"}"#)
         }
-        _ => (202, r#"{"result": "Request will be processed", "requestId": "r-1"}"#),
+        _ => (202, r#"{"result": "Request will be processed", "requestId": "r1"}"#),
     }
 }
 
@@ -200,8 +200,8 @@ impl HttpKind {
         }
     }
 
-    /// Number of requests of an attempt. A message that is rejected with its picture is sent without
-    /// it.
+    /// Number of requests of an attempt. A message that is rejected with its picture is sent
+    /// without it.
     fn request_count(&self, fault: ReceiverFault) -> usize {
         let is_rejected = self.verdict(fault) == Verdict::Permanent;
         match (self.kind, self.verdict(fault)) {

@@ -223,7 +223,7 @@ async fn opsgenie_has_the_picture_as_an_attachment_of_the_alert() {
     let client = client(TIMEOUT);
     send(&contact, &notification("a1b2", 1), &client).await.unwrap();
     let requests = receiver.take_requests();
-    let expected = ["/v2/alerts", "/v2/alerts/requests/r-1", "/v2/alerts/alert%207/attachments"];
+    let expected = ["/v2/alerts", "/v2/alerts/requests/r1", "/v2/alerts/alert%207/attachments"];
     assert_eq!(paths(&requests), expected);
     assert!(has_picture(&requests[2]));
     let mut reminder = notification("a1b2", 1);
@@ -237,7 +237,7 @@ async fn opsgenie_gets_the_alert_once_whatever_fails_about_the_picture() {
     fn is_alert(request: &HttpMessage) -> bool {
         request.path == "/v2/alerts"
     }
-    const ACCEPTED: (u16, &str) = (202, r#"{"requestId": "r-1"}"#);
+    const ACCEPTED: (u16, &str) = (202, r#"{"requestId": "r1"}"#);
     let client = client(TIMEOUT);
     let cases: [(AnswerFunction, &str, usize); 3] = [
         // Not processed within the waits.

@@ -500,7 +500,7 @@ pub(crate) fn check_victorops(request: &HttpMessage) {
 #[track_caller]
 pub(crate) fn check_opsgenie(request: &HttpMessage) {
     assert_eq!(request.headers["authorization"], "GenieKey key");
-    if request.path == "/v2/alerts/requests/r-1" {
+    if request.path == "/v2/alerts/requests/r1" {
         assert_eq!((request.method.as_str(), request.body.len()), ("GET", 0));
         return;
     }

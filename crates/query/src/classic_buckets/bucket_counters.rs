@@ -122,7 +122,7 @@ impl BucketCounters {
         let mut by_bound = vec![None; self.bounds.len()];
         for ((bound, _), columns) in self.counters.iter().zip(increases) {
             if let Some(increase) = &columns[column] {
-                bucket_increases::add(&mut by_bound[*bound], increase.clone());
+                bucket_increases::add(&mut by_bound[*bound], *increase);
             }
         }
         by_bound

@@ -36,8 +36,8 @@ pub(super) struct QueryReads {
     pub(super) series: Vec<SeriesHandle>,
 }
 
-/// Selectors of the series that a query looked for in its evaluations: rows of these series call for
-/// another one.
+/// Selectors of the series that a query looked for in its evaluations: rows of these series call
+/// for another one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QuerySelectors(Option<Arc<Vec<Selector>>>);
 

@@ -12,8 +12,8 @@ use rules::{EvaluatedGroup, GroupDefaults, RuleHealth, parse_rule_file_with};
 use crate::harness::{MINUTE, SECOND, START, SimulatedNode, labels};
 use crate::stored_node::StoredNode;
 
-pub(crate) const RULE: &str = "[[rule]]\nname = \"Shape\"\nselect = \"latency\"\nwindow = \"5min\"\n\
-                    [[rule.criteria]]\nseverity = 2\nshape_of = \"1d\"\n";
+pub(crate) const RULE: &str = "[[rule]]\nname = \"Shape\"\nselect = \"latency\"\nwindow = \
+                               \"5min\"\n[[rule.criteria]]\nseverity = 2\nshape_of = \"1d\"\n";
 const DAY: i64 = 1440 * MINUTE;
 const ROW: i64 = 10 * SECOND;
 

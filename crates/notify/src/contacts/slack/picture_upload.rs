@@ -1,6 +1,6 @@
-//! Upload of a picture to Slack: `files.getUploadURLExternal`, the bytes to the URL that it returns,
-//! `files.completeUploadExternal`. The file is in no channel until a message shows it. Slack rejects
-//! the message before it has processed the file, which `files.info` tells.
+//! Upload of a picture to Slack: `files.getUploadURLExternal`, the bytes to the URL that it
+//! returns, `files.completeUploadExternal`. The file is in no channel until a message shows it.
+//! Slack rejects the message before it has processed the file, which `files.info` tells.
 
 use std::time::Duration;
 

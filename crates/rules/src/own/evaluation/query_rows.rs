@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use query::{LabelSet, SeriesHandle};
 
-use super::{OwnEvaluation, ROW_AGE_MAX_NS, StreamFindings};
+use super::{OwnEvaluation, StreamFindings};
 use crate::alert_series::is_alert_series;
+use crate::own::absence::FIRST_ROW_AGE_MAX_NS;
 
 impl OwnEvaluation<'_> {
     /// Time of the newest row of each stream that has an active alert, or an element: that of the
@@ -54,8 +55,9 @@ impl OwnEvaluation<'_> {
     /// Time of the newest row, unless it is old. A row whose time cannot be read has none.
     fn newest_row(&self, series: &[SeriesHandle]) -> Option<i64> {
         let time_ns = self.inputs.time_ns;
-        let recent = time_ns.saturating_sub(ROW_AGE_MAX_NS + 1)..time_ns;
-        let found = self.source.time_range(series, recent).ok().flatten()?;
+        // Of a shorter range, a source need not look for rows.
+        let range = time_ns.saturating_sub(FIRST_ROW_AGE_MAX_NS + 1)..time_ns;
+        let found = self.source.time_range(series, range).ok().flatten()?;
         self.row_time(found.end)
     }
 }

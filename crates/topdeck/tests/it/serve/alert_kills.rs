@@ -153,12 +153,13 @@ impl KillRun {
         KillRun { server, receiver, hosts, given_up, random: RandomTimes::new(seed) }
     }
 
-    /// Time of the server.
+    /// Time of the server in seconds.
     #[track_caller]
-    pub(super) fn now_ns(&self) -> i64 {
+    pub(super) fn now_s(&self) -> i64 {
         let answer = self.server.get("/api/v1/query?query=time()").json();
-        let seconds = answer["data"]["result"][1].as_str().and_then(|text| text.parse().ok());
-        (seconds.unwrap_or_else(|| panic!("{answer:#}")) * 1e9_f64) as i64
+        let text = answer["data"]["result"][1].as_str();
+        let seconds: Option<f64> = text.and_then(|text| text.parse().ok());
+        seconds.unwrap_or_else(|| panic!("{answer:#}")) as i64
     }
 
     /// Makes the alert of a host due.

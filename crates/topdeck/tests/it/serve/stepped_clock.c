@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,6 +33,18 @@ static int stepped_time(clockid_t clock, struct timespec *time) {
     return (int)status;
 }
 
+// The kernel does not split the mapping: all of it gets the permission.
+static void allow_writes_to_vdso(void) {
+    char line[256];
+    unsigned long start = 0, end = 0;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (maps && fgets(line, sizeof line, maps)) {
+        if (strstr(line, "[vdso]")) sscanf(line, "%lx-%lx", &start, &end);
+    }
+    if (maps) fclose(maps);
+    if (mprotect((void *)start, end - start, PROT_READ | PROT_WRITE | PROT_EXEC)) abort();
+}
+
 __attribute__((constructor)) static void patch(void) {
     const char *path = getenv("STEPPED_CLOCK_FILE");
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
@@ -47,9 +60,6 @@ __attribute__((constructor)) static void patch(void) {
     unsigned char jump[12] = {0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xe0};
     void *target = (void *)stepped_time;
     memcpy(jump + 2, &target, sizeof target);
-    uintptr_t first = (uintptr_t)entry & ~4095ul;
-    uintptr_t last = ((uintptr_t)entry + sizeof jump - 1) & ~4095ul;
-    size_t length = last - first + 4096;
-    if (mprotect((void *)first, length, PROT_READ | PROT_WRITE | PROT_EXEC)) abort();
+    allow_writes_to_vdso();
     memcpy(entry, jump, sizeof jump);
 }
