@@ -50,6 +50,8 @@ pub(crate) struct Peer {
 pub(crate) struct Principal {
     /// The token's name, if there is a token.
     pub(crate) name: Option<String>,
+    /// Whether it has a token without the scope of exemplars.
+    pub(crate) lacks_exemplars: bool,
 }
 
 /// Whether an address is loopback, also as an IPv4-mapped IPv6 address.
@@ -117,7 +119,8 @@ impl AccessPolicy {
             );
             return Err(ErrorResponse::new(StatusCode::FORBIDDEN, what));
         }
-        Ok(Principal { name: Some(token.name.clone()) })
+        let lacks_exemplars = !token.scopes.contains(&Scope::Exemplars);
+        Ok(Principal { name: Some(token.name.clone()), lacks_exemplars })
     }
 
     /// Rejects a host name that is not one of this host.

@@ -6,6 +6,7 @@
 //! Series endpoints return all known series, regardless of `start` and `end`.
 
 mod bucket_texts;
+mod exemplars;
 mod expression;
 mod federate;
 mod number;
@@ -132,15 +133,15 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     }),
     ApiRoute::get(
         "/api/v1/query_exemplars",
-        "Prometheus API compatibility; always empty.",
+        "Prometheus API: exemplars of the series of an expression.",
         EXEMPLARS,
-        || routing::get(status::exemplars),
+        || routing::get(exemplars::exemplars),
     ),
     ApiRoute::post_form(
         "/api/v1/query_exemplars",
-        "Prometheus API compatibility; always empty.",
+        "Prometheus API: exemplars of the series of an expression.",
         EXEMPLARS,
-        || routing::post(status::exemplars),
+        || routing::post(exemplars::exemplars),
     ),
     ApiRoute::get("/api/v1/targets", "Scrape targets and their state.", TARGETS, || {
         routing::get(targets::targets)

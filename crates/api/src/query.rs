@@ -3,6 +3,7 @@
 mod breakdown;
 mod cardinality;
 mod compare;
+mod exemplars;
 mod functions;
 mod heatmap;
 mod histogram;
@@ -26,9 +27,11 @@ use crate::context::Context;
 use crate::parameters::Parameters;
 use crate::query_service::QueryServiceSettings;
 use crate::route::{ApiRoute, FROM, JSON, MAX_SERIES, Parameter, SELECTOR, TIMEOUT, TO};
+use crate::token::Scope;
 use query::maxima::{self, Maxima};
 use report::document::{self, CellEncoding};
 
+pub(crate) use exemplars::{LIMIT_MAX as EXEMPLAR_LIMIT_MAX, id_text};
 pub(crate) use series::{EntryBudget, for_each_series, label_value};
 
 const LANGUAGE: Parameter = Parameter::text("language", "promql (default) or caql");
@@ -70,6 +73,20 @@ const HISTOGRAM: &[Parameter] = &[
     TO,
     Parameter::text("q", "quantiles, 0 to 1; default: 0.5, 0.9, 0.99 and 0.999").many(),
     Parameter::text("above", "thresholds to count values above, such as 100ms").many(),
+    TIMEOUT,
+    MAX_SERIES,
+];
+
+const EXEMPLARS: &[Parameter] = &[
+    SELECTOR.required(),
+    Parameter::text("from", "start of the range; default: one hour before its end"),
+    Parameter::text("to", "end of the range; default: now"),
+    Parameter::text("above", "lower bound of the values, exclusive, such as 100ms"),
+    Parameter::text("up_to", "upper bound of the values, inclusive; default: none"),
+    Parameter::integer(
+        "limit",
+        "maximum number of exemplars; default 100, at most 10,000; more are sampled by weight",
+    ),
     TIMEOUT,
     MAX_SERIES,
 ];
@@ -170,6 +187,13 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         HISTOGRAM,
         || routing::get(histogram::histogram),
     ),
+    ApiRoute::get(
+        "/v1/exemplars",
+        "Requests kept as exemplars of a selection, and the number of values that they stand for.",
+        EXEMPLARS,
+        || routing::get(exemplars::exemplars),
+    )
+    .with_scope(Some(Scope::Exemplars)),
     ApiRoute::get(
         "/v1/heatmap",
         "Heatmap: a distribution per column, and their total.",

@@ -289,7 +289,7 @@ pub(crate) fn router(context: &Context, body_bytes: usize) -> Router<Context> {
             Scope::Read => scope_routes.merge(role_routes::read_routes(&context.offered)),
             Scope::Alerts => scope_routes.merge(write_routes(WriteScope::Alerts)),
             Scope::Ingest => scope_routes.merge(write_routes(WriteScope::Ingest)),
-            Scope::Admin => scope_routes,
+            Scope::Admin | Scope::Exemplars => scope_routes,
         };
         // axum rejects a layer over an empty router.
         match scope_routes.has_routes() {

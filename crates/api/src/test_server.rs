@@ -89,8 +89,9 @@ impl TestServer {
         let settings = intake::Settings { background: false, clock, ..Default::default() };
         let intake = Arc::new(Intake::new(target, settings).unwrap());
         let context = Context::new(intake, query_settings).with_routes(routes);
-        let scopes = [None, Some(Scope::Ingest), Some(Scope::Read), Some(Scope::Admin)];
-        let router = scopes.map(openapi::routes).into_iter().fold(Router::new(), Router::merge);
+        let scopes = [Scope::Ingest, Scope::Read, Scope::Admin, Scope::Exemplars].map(Some);
+        let scopes = [None].into_iter().chain(scopes);
+        let router = scopes.map(openapi::routes).fold(Router::new(), Router::merge);
         let router = router.merge(role_routes::read_routes(&context.offered));
         TestServer { router: router.with_state(context.clone()), context }
     }

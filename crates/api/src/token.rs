@@ -29,11 +29,14 @@ pub enum Scope {
     Admin,
     /// Permission to acknowledge and silence alerts, and to send alerts.
     Alerts,
+    /// Permission to read exemplars, whose attributes may be personal.
+    Exemplars,
 }
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Scope; 4] = [Scope::Ingest, Scope::Read, Scope::Admin, Scope::Alerts];
+    pub const ALL: [Scope; 5] =
+        [Scope::Ingest, Scope::Read, Scope::Admin, Scope::Alerts, Scope::Exemplars];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -42,6 +45,7 @@ impl Scope {
             Scope::Read => "read",
             Scope::Admin => "admin",
             Scope::Alerts => "alerts",
+            Scope::Exemplars => "exemplars",
         }
     }
 

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use hist::Histogram;
 
+use crate::exemplar::DecodedExemplar;
 use crate::input_error::InputError;
 use crate::unit::Unit;
 
@@ -83,6 +84,11 @@ pub trait SampleSink {
     fn number(&mut self, value: f64);
     /// One decoded sample.
     fn sample(&mut self, sample: DecodedSample);
+    /// One decoded sample, and exemplars of its series. Most sinks have no use for these.
+    fn sample_with_exemplars(&mut self, sample: DecodedSample, exemplars: Vec<DecodedExemplar>) {
+        self.sample(sample);
+        exemplars.iter().for_each(|_| self.skipped("an exemplar"));
+    }
     /// Input that was parsed and is not a sample, such as "a counter".
     fn skipped(&mut self, what: &'static str);
     /// Input that could not be parsed. The return value decides whether the decoder continues, if
@@ -98,6 +104,7 @@ pub trait SampleSink {
 pub(crate) struct RecordingSink {
     pub(crate) numbers: Vec<f64>,
     pub(crate) samples: Vec<DecodedSample>,
+    pub(crate) exemplars: Vec<(String, DecodedExemplar)>,
     pub(crate) skipped: Vec<&'static str>,
     pub(crate) errors: Vec<InputError>,
 }
@@ -152,6 +159,12 @@ impl SampleSink for RecordingSink {
 
     fn sample(&mut self, sample: DecodedSample) {
         self.samples.push(sample);
+    }
+
+    fn sample_with_exemplars(&mut self, sample: DecodedSample, exemplars: Vec<DecodedExemplar>) {
+        let named = exemplars.into_iter().map(|exemplar| (sample.metric.clone(), exemplar));
+        self.exemplars.extend(named);
+        self.sample(sample);
     }
 
     fn skipped(&mut self, what: &'static str) {

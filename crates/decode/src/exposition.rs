@@ -7,7 +7,7 @@
 //! cumulative; quantiles, infos, states and gauges are instant values; for a value without a type,
 //! the name decides (`convention.rs`). `name_created` is the start time of its series and not a
 //! value. A timestamp below 1e11 is in seconds (OpenMetrics), any other in milliseconds (0.0.4).
-//! Exemplars are ignored.
+//! Exemplars of the lines of a histogram are those of its series.
 
 #![cfg_attr(
     not(test),
@@ -26,6 +26,7 @@ use std::ops::ControlFlow;
 use crate::convention;
 use crate::decimal;
 use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
+use crate::exemplar::DecodedExemplar;
 use crate::exposition::classic_histogram_lines::{ClassicHistogramLines, parse_count};
 use crate::exposition::exposition_line::ExpositionLine;
 use crate::input_error::{InputError, InputPosition, quote};
@@ -84,7 +85,7 @@ struct ExpositionParser {
 struct PendingTotals {
     metric: String,
     labels: LabelPairs,
-    samples: Vec<DecodedSample>,
+    samples: Vec<(DecodedSample, Vec<DecodedExemplar>)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -195,7 +196,9 @@ impl ExpositionParser {
             let bound = decimal::parse(le.as_bytes()).filter(|bound| !bound.is_nan());
             let bound = bound.ok_or_else(|| ("a number as le", quote(le.as_bytes())))?;
             let count = parse_count(sample.value)?;
-            self.get_or_insert_series(line, metric, &sample)?.buckets.push((bound, count));
+            let series = self.get_or_insert_series(line, metric, &sample)?;
+            series.buckets.push((bound, count));
+            sample.read_exemplars(&mut series.exemplars);
             return Ok(());
         }
         let part = |names: [&str; 2]| names.into_iter().find_map(stem);
@@ -204,7 +207,9 @@ impl ExpositionParser {
             self.get_or_insert_series(line, metric, &sample)?.sum = Some(sum);
         } else if let Some(metric) = part(["_count", "_gcount"]).filter(|m| self.is_histogram(m)) {
             let count = parse_count(sample.value)?;
-            self.get_or_insert_series(line, metric, &sample)?.count = Some(count);
+            let series = self.get_or_insert_series(line, metric, &sample)?;
+            series.count = Some(count);
+            sample.read_exemplars(&mut series.exemplars);
         } else if let Some(metric) = stem("_created").filter(|metric| self.is_histogram(metric)) {
             let created = sample.time_value()?;
             self.get_or_insert_series(line, metric, &sample)?.created = Some(created);
@@ -244,6 +249,8 @@ impl ExpositionParser {
             (MetricType::Summary, "_count") => None,
             _ => self.number_unit(metric, &sample.name),
         };
+        let mut exemplars = Vec::new();
+        sample.read_exemplars(&mut exemplars);
         let mut labels = sample.labels;
         if kind == MetricType::Summary && !grows {
             labels
@@ -265,8 +272,8 @@ impl ExpositionParser {
             value,
         };
         match grows {
-            true => self.pending.samples.push(sample),
-            false => sink.sample(sample),
+            true => self.pending.samples.push((sample, exemplars)),
+            false => sink.sample_with_exemplars(sample, exemplars),
         }
         Ok(())
     }
@@ -350,7 +357,7 @@ impl ExpositionParser {
                 .or_else(|| Unit::from_metric_name(&series.metric));
             let created = series.created.filter(|_| !is_moment);
             let (start, end) = convention::cumulative_range(created, series.time);
-            sink.sample(DecodedSample {
+            let sample = DecodedSample {
                 metric: series.metric,
                 labels: series.labels,
                 unit,
@@ -362,7 +369,8 @@ impl ExpositionParser {
                     SampleTemporality::Cumulative
                 },
                 value: DecodedValue::Histogram(Box::new(histogram)),
-            });
+            };
+            sink.sample_with_exemplars(sample, series.exemplars);
         }
     }
 }
@@ -370,9 +378,9 @@ impl ExpositionParser {
 impl PendingTotals {
     /// Emits the buffered values.
     fn emit(&mut self, created: Option<i64>, sink: &mut dyn SampleSink) {
-        for mut sample in self.samples.drain(..) {
+        for (mut sample, exemplars) in self.samples.drain(..) {
             (sample.start, sample.end) = convention::cumulative_range(created, sample.end);
-            sink.sample(sample);
+            sink.sample_with_exemplars(sample, exemplars);
         }
     }
 }

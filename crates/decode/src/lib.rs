@@ -11,6 +11,7 @@ pub mod ddsketch;
 mod decimal;
 mod decoded_sample;
 mod duration;
+mod exemplar;
 pub mod exposition;
 mod format;
 pub mod frames;
@@ -36,6 +37,7 @@ mod unit;
 
 pub use decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
 pub use duration::{DURATION_EXPECTED, parse_duration};
+pub use exemplar::{DecodedExemplar, ExemplarProblem};
 pub use format::{InputFormat, detect, read};
 pub use input_error::{InputError, InputPosition};
 pub use series_sink::{SeriesSink, VecSeriesSink};

@@ -11,8 +11,9 @@ use hist::codec::header::Temporality;
 use model::{Sample, Series, SeriesKind};
 
 use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
+use crate::exemplar::DecodedExemplar;
 use crate::input_error::InputError;
-use crate::series_sink::SeriesSink;
+use crate::series_sink::{SeriesSink, pass_exemplar};
 use crate::unit::Unit;
 
 /// Defaults for fields a sample lacks.
@@ -163,7 +164,11 @@ impl<'a, R: SeriesSink + ?Sized> RowMapper<'a, R> {
         }
     }
 
-    fn emit(&mut self, decoded: DecodedSample) -> Result<(), (String, UnmappedReason)> {
+    fn emit(
+        &mut self,
+        decoded: DecodedSample,
+        exemplars: Vec<DecodedExemplar>,
+    ) -> Result<(), (String, UnmappedReason)> {
         let name = decoded.metric.clone();
         let (series, sample) = self.defaults.map(decoded).map_err(|reason| (name, reason))?;
         self.key.clear();
@@ -172,7 +177,23 @@ impl<'a, R: SeriesSink + ?Sized> RowMapper<'a, R> {
         self.sink
             .series(&self.key, &mut build_series)
             .and_then(|()| self.sink.sample(&sample))
-            .map_err(|error| (series.to_string(), error.into()))
+            .map_err(|error| (series.to_string(), error.into()))?;
+        for mut exemplar in exemplars {
+            if let Ok(exemplar) = &mut exemplar
+                && exemplar.time == 0
+            {
+                exemplar.time = sample.end;
+            }
+            pass_exemplar(self.sink, &self.key, &mut build_series, &exemplar);
+        }
+        Ok(())
+    }
+
+    fn map_one(&mut self, decoded: DecodedSample, exemplars: Vec<DecodedExemplar>) {
+        match self.emit(decoded, exemplars) {
+            Ok(()) => self.mapped = self.mapped.saturating_add(1),
+            Err((name, reason)) => self.reject(format!("{name}: {reason}")),
+        }
     }
 
     /// Emits the recorded plain numbers and returns the counts.
@@ -197,10 +218,11 @@ impl<R: SeriesSink + ?Sized> SampleSink for RowMapper<'_, R> {
     }
 
     fn sample(&mut self, decoded: DecodedSample) {
-        match self.emit(decoded) {
-            Ok(()) => self.mapped = self.mapped.saturating_add(1),
-            Err((name, reason)) => self.reject(format!("{name}: {reason}")),
-        }
+        self.map_one(decoded, Vec::new());
+    }
+
+    fn sample_with_exemplars(&mut self, decoded: DecodedSample, exemplars: Vec<DecodedExemplar>) {
+        self.map_one(decoded, exemplars);
     }
 
     fn skipped(&mut self, _: &'static str) {

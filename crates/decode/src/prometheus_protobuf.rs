@@ -7,13 +7,12 @@
 //! Metric        1 label (1 name, 2 value), 2 gauge, 3 counter, 4 summary, 5 untyped, 7 histogram, 6 timestamp_ms
 //! Gauge, Untyped 1 value (double)     Counter  1 value (double), 2 exemplar, 3 created
 //! Summary       1 sample_count, 2 sample_sum (double), 3 quantile (1 quantile, 2 value; doubles), 4 created
-//! Timestamp     1 seconds, 2 nanos
+//! Timestamp     1 seconds, 2 nanos    Exemplar  1 label, 2 value (double), 3 timestamp
 //! ```
 //!
 //! Kinds, units and names are those of the text format (`exposition.rs`). If a histogram has both
 //! forms, the native one is used; double counts are accepted if they are integers. A timestamp of 0
-//! means none, as in Prometheus' scraper. Exemplars are skipped and counted. An error within a
-//! family does not affect other families.
+//! means none, as in Prometheus' scraper. An error within a family does not affect other families.
 //!
 //! Source: prometheus/client_model v0.6.3, `io/prometheus/client/metrics.proto`.
 
@@ -29,6 +28,7 @@ use codecs::protobuf::{FieldValue, MessageReader};
 
 use crate::convention;
 use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
+use crate::exemplar::{self, DecodedExemplar};
 use crate::input_error::{InputError, InputPosition, quote};
 use crate::unit::Unit;
 
@@ -206,11 +206,11 @@ impl<'a> MetricFamily<'a> {
         mut fields: MessageReader<'_>,
         sink: &mut dyn SampleSink,
     ) -> Result<(), InputError> {
-        let (mut value, mut created) = (0.0, None);
+        let (mut value, mut created, mut exemplars) = (0.0, None, Vec::new());
         while let Some((number, field)) = fields.field()? {
             match (number, self.kind) {
                 (1, _) => value = field.double()?,
-                (2, FamilyKind::Counter) => sink.skipped(EXEMPLAR),
+                (2, FamilyKind::Counter) => read_exemplar(field.bytes()?, &mut exemplars),
                 (3, FamilyKind::Counter) => created = parse_timestamp(field.message()?)?,
                 _ => {}
             }
@@ -226,7 +226,7 @@ impl<'a> MetricFamily<'a> {
         if grows {
             (sample.start, sample.end) = convention::cumulative_range(created, metric.time);
         }
-        sink.sample(sample);
+        sink.sample_with_exemplars(sample, exemplars);
         Ok(())
     }
 
@@ -294,10 +294,9 @@ impl<'a> MetricFamily<'a> {
                 return Err(("a histogram", "the mark of its end".to_owned()));
             }
         };
-        let of_buckets = message.bucket.iter().filter(|bucket| bucket.exemplar.is_some()).count();
-        for _ in 0..message.exemplars.len().saturating_add(of_buckets) {
-            sink.skipped(EXEMPLAR);
-        }
+        let mut exemplars = Vec::new();
+        let of_buckets = message.bucket.iter().filter_map(|bucket| bucket.exemplar.as_ref());
+        of_buckets.chain(&message.exemplars).for_each(|bytes| read_exemplar(bytes, &mut exemplars));
         let is_gauge = self.kind == FamilyKind::GaugeHistogram;
         let temporality =
             if is_gauge { SampleTemporality::Delta } else { SampleTemporality::Cumulative };
@@ -308,12 +307,14 @@ impl<'a> MetricFamily<'a> {
             let created = created.map_err(|error| ("a time", error.to_string()))?;
             (sample.start, sample.end) = convention::cumulative_range(created, metric.time);
         }
-        sink.sample(sample);
+        sink.sample_with_exemplars(sample, exemplars);
         Ok(())
     }
 }
 
-const EXEMPLAR: &str = "an exemplar";
+fn read_exemplar(bytes: &[u8], into: &mut Vec<DecodedExemplar>) {
+    exemplar::from_scrape(bytes, parse_label, parse_timestamp, &mut |one| into.push(one));
+}
 
 struct ProtobufMetric<'a> {
     labels: LabelPairs,

@@ -9,8 +9,9 @@
 //! Timestamps are milliseconds. The start timestamp comes with each sample (version 2.0) or with
 //! the series (draft rc.3, field 6). Staleness markers are preserved. The staleness marker of a
 //! histogram series becomes a number with the same name and labels, because the series holds only
-//! histograms; queries join the two series. Help texts are passed on (`SeriesSink::description`);
-//! exemplars are ignored.
+//! histograms; queries join the two series. Help texts and exemplars are passed on
+//! (`SeriesSink::description`, `SeriesSink::exemplar`). A series may have exemplars alone: it is
+//! that of its numbers, or of its native histograms if its name is none of a counter.
 //!
 //! Sources: <https://prometheus.io/docs/specs/prw/remote_write_spec/>,
 //! <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>; prometheus v0.315.0,
@@ -47,7 +48,7 @@ pub struct WriteSummary {
     pub samples: u64,
     /// Histograms that became rows, staleness markers included.
     pub histograms: u64,
-    /// Always 0: exemplars are not stored.
+    /// Exemplars that were taken.
     pub exemplars: u64,
     /// Rejected samples and histograms, and series with neither.
     pub rejected: u64,

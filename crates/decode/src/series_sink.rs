@@ -1,7 +1,9 @@
 //! Series sink trait: samples grouped by series.
 
 use hist::codec::frame_body::HistogramBody;
-use model::{Gap, Result, Sample, SampleValue, Series};
+use model::{Exemplar, Gap, Result, Sample, SampleValue, Series};
+
+use crate::exemplar::{DecodedExemplar, ExemplarProblem};
 
 /// Sink of samples, in input order.
 pub trait SeriesSink {
@@ -22,6 +24,34 @@ pub trait SeriesSink {
     fn gap(&mut self, gap: Gap);
     /// Description of a metric, such as the HELP of Prometheus. Most sinks need none.
     fn description(&mut self, _metric: &str, _text: &str) {}
+    /// An exemplar of the series with a key, which need not be the selected one. Returns whether it
+    /// was taken. Most sinks need none.
+    fn exemplar(
+        &mut self,
+        _key: &[u8],
+        _series: &mut dyn FnMut() -> Result<Series>,
+        _exemplar: &Exemplar,
+    ) -> bool {
+        false
+    }
+    /// An exemplar that was refused, or changed.
+    fn exemplar_problem(&mut self, _problem: ExemplarProblem) {}
+}
+
+/// Passes on an exemplar, or what is wrong with it. Returns whether it was taken.
+pub(crate) fn pass_exemplar(
+    sink: &mut (impl SeriesSink + ?Sized),
+    key: &[u8],
+    series: &mut dyn FnMut() -> Result<Series>,
+    exemplar: &DecodedExemplar,
+) -> bool {
+    match exemplar {
+        Ok(exemplar) => sink.exemplar(key, series, exemplar),
+        Err(problem) => {
+            sink.exemplar_problem(*problem);
+            false
+        }
+    }
 }
 
 /// Recording sink for tests.
@@ -33,6 +63,10 @@ pub struct VecSeriesSink {
     pub gaps: Vec<Gap>,
     /// Metrics with their descriptions, in input order.
     pub descriptions: Vec<(String, String)>,
+    /// Exemplars with their series, in input order.
+    pub exemplars: Vec<(Series, Exemplar)>,
+    /// What was wrong with exemplars.
+    pub exemplar_problems: Vec<ExemplarProblem>,
     known: std::collections::HashMap<Vec<u8>, Series>,
     series: Option<Series>,
 }
@@ -64,5 +98,20 @@ impl SeriesSink for VecSeriesSink {
 
     fn description(&mut self, metric: &str, text: &str) {
         self.descriptions.push((metric.to_owned(), text.to_owned()));
+    }
+
+    fn exemplar(
+        &mut self,
+        _key: &[u8],
+        series: &mut dyn FnMut() -> Result<Series>,
+        exemplar: &Exemplar,
+    ) -> bool {
+        let series = series().and_then(Series::validate);
+        self.exemplars.extend(series.ok().map(|series| (series, exemplar.clone())));
+        true
+    }
+
+    fn exemplar_problem(&mut self, problem: ExemplarProblem) {
+        self.exemplar_problems.push(problem);
     }
 }

@@ -46,6 +46,7 @@ pub(crate) struct ForwardReader {
     dead_letters: DeadLetterDir,
     progress: Arc<RemoteProgress>,
     rejected: Option<RejectedBatch>,
+    omits_exemplars: bool,
     /// Time up to which all records were read. A gap of unknown time begins here.
     last_gap_time: i64,
 }
@@ -77,6 +78,7 @@ impl ForwardReader {
             dead_letters,
             progress: Arc::clone(ledger),
             rejected: None,
+            omits_exemplars: false,
             last_gap_time: last_time,
         })
     }
@@ -89,6 +91,11 @@ impl ForwardReader {
     /// place.
     pub(crate) fn dead_letter(&mut self, rejected: RejectedBatch) {
         self.rejected = Some(rejected);
+    }
+
+    /// Leaves exemplars out of all batches from now on.
+    pub(crate) fn omit_exemplars(&mut self) {
+        self.omits_exemplars = true;
     }
 
     /// Saves the ledger of the remote and advances its subscriber, which releases the records.
@@ -126,6 +133,7 @@ impl ForwardReader {
                     remote: &self.remote,
                     dead_letters: &self.dead_letters,
                     rejected: self.rejected.as_ref(),
+                    omits_exemplars: self.omits_exemplars,
                 },
             );
             let Some(item) = subscriber.next()? else { break };
@@ -188,19 +196,23 @@ struct DecodedBatch {
     times: Option<(i64, i64)>,
     /// Some series are referenced by id only.
     has_ids: bool,
+    has_exemplars: bool,
 }
 
 impl DecodedBatch {
     /// Decodes a batch except for its values.
     fn decode(bytes: &[u8]) -> model::Result<DecodedBatch> {
-        let mut contents = DecodedBatch { samples: 0, times: None, has_ids: false };
-        for entry in BatchReader::new(bytes)? {
+        let mut contents =
+            DecodedBatch { samples: 0, times: None, has_ids: false, has_exemplars: false };
+        let mut reader = BatchReader::new(bytes)?;
+        for entry in reader.by_ref() {
             let entry = entry?;
             contents.samples += 1;
             contents.has_ids |= matches!(entry.series, BatchSeries::Id(_));
             let (start, end) = contents.times.unwrap_or((entry.start, entry.end));
             contents.times = Some((start.min(entry.start), end.max(entry.end)));
         }
+        contents.has_exemplars = reader.exemplars().next().is_some();
         Ok(contents)
     }
 }
@@ -212,6 +224,7 @@ struct PackContext<'a> {
     remote: &'a str,
     dead_letters: &'a DeadLetterDir,
     rejected: Option<&'a RejectedBatch>,
+    omits_exemplars: bool,
 }
 
 impl PackContext<'_> {
@@ -248,7 +261,7 @@ impl PackContext<'_> {
             return self.dead_letter(record, Some(&contents), frame, &rejected.reason);
         }
         let samples = contents.samples;
-        let batch = match contents.has_ids {
+        let batch = match contents.has_ids || self.omits_exemplars && contents.has_exemplars {
             false => Cow::Borrowed(record.bytes),
             true => match self.with_canonical_keys(record.bytes) {
                 Ok(batch) => Cow::Owned(batch),
@@ -268,8 +281,11 @@ impl PackContext<'_> {
     fn with_canonical_keys(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
         let batch = Batch::decode(bytes.to_owned()).map_err(|error| error.to_string())?;
         let mut canonical_key = |id: SeriesId| self.target.store().and_then(|store| store.key(&id));
-        let batch =
+        let mut batch =
             batch.with_canonical_keys(&mut canonical_key).map_err(|error| error.to_string())?;
+        if self.omits_exemplars {
+            batch = batch.without_exemplars().map_err(|error| error.to_string())?;
+        }
         Ok(batch.bytes().to_owned())
     }
 

@@ -27,6 +27,8 @@ use crate::status::StatusCell;
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Size limit of a response body.
 const RESPONSE_BYTES_MAX: usize = 64 << 10;
+/// Part of the reason with which a release without exemplars rejects a batch that has some.
+const ONLY_VERSION_1: &str = "version at byte 1 is 2, expected 1,";
 
 /// Task of one remote.
 pub(crate) struct RemoteTask {
@@ -60,6 +62,8 @@ struct RemoteState {
     backoff: ExponentialBackoff,
     rejection_streak: Option<RejectionStreak>,
     rejected: Option<RejectedBatch>,
+    /// Whether the remote is of a release that reads no exemplars.
+    omits_exemplars: bool,
     /// Time of the first failure since the last success.
     failing_since: Option<Instant>,
 }
@@ -83,6 +87,7 @@ impl Restartable for RemoteTask {
             backoff: ExponentialBackoff::new(self.settings.backoff),
             rejection_streak: None,
             rejected: None,
+            omits_exemplars: false,
             failing_since: None,
         };
         loop {
@@ -167,6 +172,7 @@ impl RemoteTask {
     /// Reads on a blocking thread, because file reads and waiting for records block.
     async fn read_request(&self, state: &mut RemoteState) -> Result<Option<EncodedRequest>> {
         let (reader, rejected) = (state.reader.take(), state.rejected.clone());
+        let omits_exemplars = state.omits_exemplars;
         let intake = Arc::clone(&self.intake);
         let (remote, subscriber) = (self.name.clone(), self.subscriber.clone());
         let dead_letters = DeadLetterDir::new(&self.settings.dead_letter_dir, &remote);
@@ -184,6 +190,9 @@ impl RemoteTask {
             };
             if let Some(rejected) = rejected {
                 reader.dead_letter(rejected);
+            }
+            if omits_exemplars {
+                reader.omit_exemplars();
             }
             let load = reader.next(intake.now(), POLL_INTERVAL, &signer)?;
             Ok((reader, load))
@@ -287,6 +296,11 @@ impl RemoteTask {
 
     /// The remote rejected a batch: retry, and after the limit make it a dead letter.
     fn on_rejected(&self, state: &mut RemoteState, sequence: u64, reason: String) -> NextStep {
+        if !state.omits_exemplars && reason.contains(ONLY_VERSION_1) {
+            state.omits_exemplars = true;
+            let reason = format!("it reads no exemplars, which are omitted from now on: {reason}");
+            return self.on_failure(state, reason, None, false);
+        }
         let rejections = match &state.rejection_streak {
             Some(suspect) if suspect.sequence == sequence => suspect.rejections + 1,
             _ => 1,

@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
-use decode::SeriesSink;
+use decode::{ExemplarProblem, SeriesSink};
 use hist::codec::frame_body::HistogramBody;
-use model::{BatchWriter, Gap, Sample, SampleValue, Series};
+use model::{BatchWriter, Exemplar, Gap, Sample, SampleValue, Series};
 use store::{NewSeries, Store};
 
+use crate::exemplar_intake::{ExemplarIntake, ExemplarRefusal};
 use crate::key_encoding::SeriesKeyEncoding;
 use crate::rejections::{Rejection, Rejections};
 use crate::series_cache::{CachedSeries, SeriesCache};
+
+/// Maximum size of the exemplars of a batch; further ones are refused. Some 10,000 without
+/// attributes.
+const EXEMPLAR_BYTES_MAX: usize = 1 << 20;
 
 /// Builds a batch from rows; the batch is appended as a whole or not at all.
 #[derive(Debug)]
@@ -28,6 +33,7 @@ pub struct IngestWriter {
     /// Maximum size of a batch; beyond it rows are skipped and the whole batch is rejected.
     bytes_max: usize,
     pub(crate) is_too_large: bool,
+    pub(crate) exemplars: Arc<ExemplarIntake>,
     /// Measurements: the count of a histogram, 1 for a number or text.
     pub(crate) values: u64,
     admission: Option<SeriesAdmission>,
@@ -84,7 +90,7 @@ impl IngestWriter {
         cache: Arc<SeriesCache>,
         encoding: SeriesKeyEncoding,
         by_id: bool,
-        bytes_max: usize,
+        (bytes_max, exemplars): (usize, Arc<ExemplarIntake>),
     ) -> IngestWriter {
         IngestWriter {
             encoding_id: cache.encoding_id(encoding),
@@ -96,6 +102,7 @@ impl IngestWriter {
             key: Vec::new(),
             bytes_max,
             is_too_large: false,
+            exemplars,
             values: 0,
             admission: None,
             rejected: None,
@@ -145,6 +152,24 @@ impl IngestWriter {
     /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty() && !self.is_too_large
+    }
+
+    /// The series of a key, without a group of the batch: an exemplar names it by its id.
+    fn series_of_exemplar(
+        &mut self,
+        key: &[u8],
+        series: &mut dyn FnMut() -> model::Result<Series>,
+    ) -> model::Result<Arc<CachedSeries>> {
+        self.key.clear();
+        self.key.push(self.encoding_id);
+        self.key.extend_from_slice(key);
+        match self.series_cache.get(&self.key) {
+            Some(known) => Ok(known),
+            None => {
+                let canonical_key = series()?.validate()?.canonical_key();
+                Ok(self.series_cache.insert(&self.key, canonical_key))
+            }
+        }
     }
 
     /// Whether the next sample of the current series, with its interval, goes into the batch. An
@@ -241,5 +266,32 @@ impl SeriesSink for IngestWriter {
 
     fn description(&mut self, metric: &str, text: &str) {
         self.series_cache.descriptions.set(metric, text);
+    }
+
+    fn exemplar(
+        &mut self,
+        key: &[u8],
+        series: &mut dyn FnMut() -> model::Result<Series>,
+        exemplar: &Exemplar,
+    ) -> bool {
+        let refusal = if !self.exemplars.is_enabled() {
+            ExemplarRefusal::Disabled
+        } else if self.batch.exemplar_bytes() >= EXEMPLAR_BYTES_MAX {
+            ExemplarRefusal::BatchFull
+        } else {
+            match self.series_of_exemplar(key, series) {
+                Ok(known) => {
+                    self.batch.exemplar(known.id, &self.exemplars.redact(exemplar));
+                    return true;
+                }
+                Err(_) => ExemplarRefusal::InvalidSeries,
+            }
+        };
+        self.exemplars.count_refused(refusal, 1);
+        false
+    }
+
+    fn exemplar_problem(&mut self, problem: ExemplarProblem) {
+        self.exemplars.count_problem(problem);
     }
 }

@@ -13,6 +13,7 @@ use crate::absence_monitor::{AbsenceMonitor, SourceActivity};
 use crate::acknowledged_damage::AcknowledgedDamage;
 use crate::audit::{Audit, DownstreamStage};
 use crate::error::{Error, Result};
+use crate::exemplar_intake::ExemplarIntake;
 use crate::group_commit::{GroupCommit, PendingAck};
 use crate::housekeeping;
 use crate::ingest_writer::IngestWriter;
@@ -99,6 +100,11 @@ impl Intake {
             series_cache: Arc::default(),
             rejections: Arc::new(Rejections::new(&meter)),
             rejected_inputs: RejectedInputs::default(),
+            exemplars: Arc::new(ExemplarIntake::new(
+                settings.exemplars.clone(),
+                home.journal().id(),
+                &meter,
+            )),
             outcomes: BatchOutcomes {
                 accepted: batches("accepted"),
                 duplicate: batches("duplicate"),

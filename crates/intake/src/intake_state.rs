@@ -14,6 +14,7 @@ use crate::acknowledged_damage::AcknowledgedDamage;
 use crate::audit::{Audit, AuditInputs, DownstreamStage, SourceCounts};
 use crate::counts::{self, ProducerCounts};
 use crate::error::{Error, Result};
+use crate::exemplar_intake::{ExemplarIntake, ExemplarRefusal};
 use crate::group_commit::{GroupCommit, PendingAck};
 use crate::ingest_writer::{IngestWriter, SeriesAdmission};
 use crate::key_encoding::SeriesKeyEncoding;
@@ -58,6 +59,7 @@ pub(crate) struct IntakeState {
     pub(crate) series_cache: Arc<SeriesCache>,
     pub(crate) rejections: Arc<Rejections>,
     pub(crate) rejected_inputs: RejectedInputs,
+    pub(crate) exemplars: Arc<ExemplarIntake>,
     pub(crate) meter: Arc<Meter>,
     pub(crate) space: Arc<SpaceMonitor>,
     pub(crate) absence: AbsenceMonitor,
@@ -146,7 +148,8 @@ impl IntakeState {
 
     pub(crate) fn writer(&self, encoding: SeriesKeyEncoding) -> IngestWriter {
         let by_id = self.target.store().is_some();
-        IngestWriter::new(Arc::clone(&self.series_cache), encoding, by_id, self.batch_bytes_max)
+        let limits = (self.batch_bytes_max, Arc::clone(&self.exemplars));
+        IngestWriter::new(Arc::clone(&self.series_cache), encoding, by_id, limits)
     }
 
     pub(crate) fn writer_for(&self, producer: u64, encoding: SeriesKeyEncoding) -> IngestWriter {
@@ -180,7 +183,7 @@ impl IntakeState {
         let IngestWriter {
             new_series: told,
             referenced_series: named,
-            batch,
+            mut batch,
             values,
             is_too_large,
             ..
@@ -189,6 +192,10 @@ impl IntakeState {
             self.outcomes.rejected.add(1);
             let (found, max) = (batch.bytes() as u64, self.batch_bytes_max as u64);
             return Err(Error::TooLarge { size: found, max });
+        }
+        // Exemplars never cause the rejection of samples.
+        if batch.bytes().saturating_add(batch.exemplar_bytes()) > self.batch_bytes_max {
+            self.exemplars.count_refused(ExemplarRefusal::BatchFull, batch.discard_exemplars());
         }
         let batch = batch.finish();
         let counts = ProducerCounts {
@@ -213,6 +220,7 @@ impl IntakeState {
             self.append_counted(batch.bytes().len(), identity.producer, &counts, append)?;
         // A duplicate is not in the journal, and the canonical keys in it need not be either.
         if !pending_ack.is_duplicate() {
+            self.exemplars.count_accepted(batch.exemplars());
             told.iter().for_each(|known| known.set_registered());
         }
         Ok(pending_ack)

@@ -15,6 +15,7 @@ mod ledger_reader;
 
 mod absence_monitor;
 mod error;
+mod exemplar_intake;
 mod group_commit;
 mod housekeeping;
 mod ingest_writer;
@@ -44,6 +45,7 @@ pub use absence_monitor::{AbsenceSettings, SourceActivity, SourceState};
 pub use audit::{Audit, DownstreamStage, ProducerAudit, SourceCounts, StageAudit};
 pub use counts::{Loss, ProducerCounts};
 pub use error::{Error, Result};
+pub use exemplar_intake::ExemplarPolicy;
 pub use group_commit::PendingAck;
 pub use ingest_writer::IngestWriter;
 pub use intake::{

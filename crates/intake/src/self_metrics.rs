@@ -25,6 +25,7 @@ pub(crate) fn register_gauges(meter: &Meter, home: WriteTarget, started_at: i64)
         clock_counters(all);
         cpu_time(all);
         of_sequences(&home, all);
+        of_exemplars(&home, all);
         thread_gauges(&home, all);
         of_damage(&home, all);
     });
@@ -78,6 +79,34 @@ fn of_sequences(home: &WriteTarget, all: &mut Vec<MetricSnapshot>) {
     let about = "Producer sequences evicted from the store's duplicate detection";
     let total = stat.evicted_sequences as f64;
     all.push(counter("topdeck_store_sequences_evicted_total", about, total));
+}
+
+/// Exemplars of the store.
+fn of_exemplars(home: &WriteTarget, all: &mut Vec<MetricSnapshot>) {
+    let Some(store) = home.store() else { return };
+    let stat = store.exemplar_stat();
+    let gauge = |name, about, value: u64| {
+        let value = SnapshotValue::Gauge(value as f64);
+        MetricSnapshot { name, help: about, labels: Vec::new(), value }
+    };
+    all.push(gauge("topdeck_store_exemplars", "Exemplars in the store", stat.exemplars));
+    let about = "Memory of the store's exemplars in bytes";
+    all.push(gauge("topdeck_store_exemplars_bytes", about, stat.bytes));
+    let counts = stat.counts;
+    let outcomes = [
+        ("kept", counts.kept),
+        ("sampled_out", counts.sampled_out),
+        ("duplicate", counts.duplicate),
+        ("outside_time", counts.outside_time),
+        ("evicted", counts.evicted),
+        ("unknown_series", counts.unknown_series),
+    ];
+    let about = "Exemplars read from the journal, by what the store did with them; an exemplar \
+                 that is kept may be sampled out or evicted later";
+    all.extend(outcomes.map(|(outcome, count)| MetricSnapshot {
+        labels: vec![("outcome".to_owned(), outcome.to_owned())],
+        ..counter("topdeck_store_exemplars_offered_total", about, count as f64)
+    }));
 }
 
 fn store_gauges(home: &WriteTarget, gauge: GaugeSink<'_>) {

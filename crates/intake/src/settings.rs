@@ -7,6 +7,7 @@ use journal::log::LogFn;
 use journal::{Level, WallClock};
 
 use crate::absence_monitor::AbsenceSettings;
+use crate::exemplar_intake::ExemplarPolicy;
 
 /// Intake settings.
 #[derive(Clone)]
@@ -28,6 +29,8 @@ pub struct Settings {
     pub publish: bool,
     /// When a source is absent.
     pub absence: AbsenceSettings,
+    /// Which exemplars, and which of their attributes, are stored.
+    pub exemplars: ExemplarPolicy,
     /// Clock.
     pub clock: WallClock,
     /// Receives log lines for the operator; default: discarded.
@@ -43,6 +46,7 @@ impl Default for Settings {
             background: true,
             publish: false,
             absence: AbsenceSettings::default(),
+            exemplars: ExemplarPolicy::default(),
             clock: Arc::new(arrival_time_ns),
             log: Arc::new(|_, _| {}),
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! magic     u8     0xd3
-//! version   u8     1; readers reject any other
+//! version   u8     1, or 2 if there are sections; readers reject any other
 //! groups, until the end of the bytes, each:
 //!   series  u8     0: an ID of 16 bytes; 1: a canonical key, as length and bytes; 2: gaps
 //!   samples varint number of samples; then each:
@@ -12,7 +12,8 @@
 //! ```
 //! The receiver of an ID must know the canonical key of the series. The byte after the ID is the
 //! type of the values: 0 frame, 1 number, 2 text. A group of gaps has gaps instead of samples, see
-//! `gap.rs`.
+//! `gap.rs`. In version 2 a first byte above 2 is that of a section: a length and its bytes.
+//! Section 3 has exemplars (`exemplar.rs`); unknown ones are skipped.
 //! `docs/formats/batch.md` is the specification.
 
 #![cfg_attr(
@@ -27,22 +28,29 @@ use hist::codec::frame_body::HistogramBody;
 use hist::codec::header::{FrameUnit, SeriesMeta, Temporality};
 
 use crate::error::{Error, Result};
+use crate::exemplar::{Exemplar, ExemplarWriter};
 use crate::gap::Gap;
 use crate::sample::{Sample, SampleValue};
 use crate::selector::kind_name;
 use crate::series::{Series, SeriesId, SeriesKind, read_key_head};
 use crate::wire::{put_bytes, put_varint, put_zigzag};
 
+use reader::GroupHead;
 pub use reader::{BatchEntry, BatchReader, BatchSeries};
 
 /// First byte of a batch.
 const MAGIC: u8 = 0xd3;
-/// The only version that is written and read.
+/// Version of a batch without sections, which all releases read.
 const VERSION: u8 = 1;
+/// Version of a batch with sections.
+const VERSION_WITH_SECTIONS: u8 = 2;
+/// Offset of the version.
+const VERSION_OFFSET: usize = 1;
 
 const BY_ID: u8 = 0;
 const BY_KEY: u8 = 1;
 const GAPS: u8 = 2;
+const EXEMPLARS: u8 = 3;
 
 /// Maximum count of one histogram of a batch, NaN values included.
 pub const HISTOGRAM_COUNT_MAX: u64 = 1 << 56;
@@ -63,6 +71,7 @@ pub struct BatchWriter {
     /// Name of the open group's series, for errors; the allocation is reused.
     name: String,
     gaps: Vec<Gap>,
+    exemplars: ExemplarWriter,
     /// Start of the previous sample: most samples of a batch have the same interval.
     start: i64,
     span: i64,
@@ -80,6 +89,7 @@ impl Default for BatchWriter {
             is_open: false,
             name: String::new(),
             gaps: Vec::new(),
+            exemplars: ExemplarWriter::default(),
             start: 0,
             span: 0,
             frame: Vec::new(),
@@ -213,17 +223,32 @@ impl BatchWriter {
         self.gaps.push(gap);
     }
 
+    /// Adds an exemplar of a series, which may have no samples in this batch.
+    pub fn exemplar(&mut self, series: SeriesId, exemplar: &Exemplar) {
+        self.exemplars.push(series, exemplar);
+    }
+
+    /// Size of the exemplars so far, in bytes.
+    pub fn exemplar_bytes(&self) -> usize {
+        self.exemplars.bytes().len()
+    }
+
+    /// Removes the exemplars; returns their number.
+    pub fn discard_exemplars(&mut self) -> u64 {
+        std::mem::take(&mut self.exemplars).len()
+    }
+
     /// Number of samples so far.
     pub fn len(&self) -> u64 {
         self.count
     }
 
-    /// Whether there are neither samples nor gaps.
+    /// Whether there are neither samples nor gaps nor exemplars.
     pub fn is_empty(&self) -> bool {
-        self.count == 0 && self.gaps.is_empty()
+        self.count == 0 && self.gaps.is_empty() && self.exemplars.is_empty()
     }
 
-    /// Size so far, in bytes.
+    /// Size so far without the exemplars, in bytes.
     pub fn bytes(&self) -> usize {
         self.out.len().saturating_add(self.group.len())
     }
@@ -241,7 +266,21 @@ impl BatchWriter {
     pub fn finish(mut self) -> Batch {
         self.close();
         put_gaps(&mut self.out, &self.gaps);
-        Batch { bytes: self.out, samples: self.count, has_gaps: !self.gaps.is_empty() }
+        put_exemplars(&mut self.out, self.exemplars.bytes());
+        Batch {
+            bytes: self.out,
+            samples: self.count,
+            has_gaps: !self.gaps.is_empty(),
+            exemplars: self.exemplars.len(),
+        }
+    }
+}
+
+fn put_exemplars(out: &mut Vec<u8>, section: &[u8]) {
+    if !section.is_empty() {
+        out[VERSION_OFFSET] = VERSION_WITH_SECTIONS;
+        out.push(EXEMPLARS);
+        put_bytes(out, section);
     }
 }
 
@@ -290,6 +329,7 @@ pub struct Batch {
     bytes: Vec<u8>,
     samples: u64,
     has_gaps: bool,
+    exemplars: u64,
 }
 
 impl Batch {
@@ -307,7 +347,12 @@ impl Batch {
             samples = u64::saturating_add(samples, 1);
         }
         let has_gaps = !reader.gaps().is_empty();
-        Ok(Batch { bytes, samples, has_gaps })
+        let mut exemplars = 0;
+        for exemplar in reader.exemplars() {
+            let _valid = exemplar?;
+            exemplars = u64::saturating_add(exemplars, 1);
+        }
+        Ok(Batch { bytes, samples, has_gaps, exemplars })
     }
 
     /// The encoded batch.
@@ -318,6 +363,11 @@ impl Batch {
     /// Number of samples.
     pub fn samples(&self) -> u64 {
         self.samples
+    }
+
+    /// Number of exemplars.
+    pub fn exemplars(&self) -> u64 {
+        self.exemplars
     }
 
     /// Iterates over the samples.
@@ -337,9 +387,9 @@ impl Batch {
         let mut copied = 0;
         while !reader.reader.is_empty() {
             let begin = reader.reader.offset();
-            let series = reader.read_group_head()?;
+            let head = reader.read_group_head()?;
             let head_end = reader.reader.offset();
-            if let Some((BatchSeries::Id(id), tag)) = series {
+            if let GroupHead::Samples(BatchSeries::Id(id), tag) = head {
                 let canonical_key = canonical_key_of(id).ok_or(Error::UnknownSeries { id })?;
                 let kind = Series::check_canonical_key(&canonical_key)?;
                 if value_tag(kind) != tag {
@@ -352,19 +402,19 @@ impl Batch {
                 put_bytes(&mut out, &canonical_key);
                 copied = head_end;
             }
-            reader.skip_group_extra(series)?;
+            reader.skip_group_extra(head)?;
             while reader.samples_left > 0 {
                 reader.read_entry()?;
             }
         }
         out.extend_from_slice(&self.bytes[copied..]);
-        Ok(Batch { bytes: out, samples: self.samples, has_gaps: self.has_gaps })
+        Ok(Batch { bytes: out, ..*self })
     }
 }
 
 impl Batch {
-    /// The same batch without the groups of series that `keep` rejects; gaps stay. `left_out`
-    /// receives the samples that are removed.
+    /// The same batch without the groups of series that `keep` rejects; gaps and exemplars stay.
+    /// `left_out` receives the samples that are removed.
     pub fn filter_series(
         &self,
         keep: &mut dyn FnMut(&BatchSeries<'_>) -> bool,
@@ -388,7 +438,29 @@ impl Batch {
             }
         }
         reader.gaps().iter().for_each(|gap| writer.gap(gap.clone()));
+        writer.copy_exemplars(&reader)?;
         Ok(writer.finish())
+    }
+}
+
+impl Batch {
+    /// The same batch without its exemplars, for a reader of version 1.
+    pub fn without_exemplars(&self) -> Result<Batch> {
+        let mut reader = self.read();
+        let mut out = Vec::with_capacity(self.bytes.len());
+        out.extend_from_slice(&[MAGIC, VERSION]);
+        while !reader.reader.is_empty() {
+            let begin = reader.reader.offset();
+            let head = reader.read_group_head()?;
+            reader.skip_group_extra(head)?;
+            while reader.samples_left > 0 {
+                reader.read_entry()?;
+            }
+            if !matches!(head, GroupHead::Section(_)) {
+                out.extend_from_slice(&self.bytes[begin..reader.reader.offset()]);
+            }
+        }
+        Ok(Batch { bytes: out, exemplars: 0, ..*self })
     }
 }
 
@@ -396,9 +468,9 @@ impl Batch {
     /// The same batch with additional gaps.
     pub fn with_gaps(self, gaps: impl Iterator<Item = Gap>) -> Batch {
         let gaps: Vec<Gap> = gaps.collect();
-        let Batch { bytes: mut out, samples, has_gaps } = self;
+        let Batch { bytes: mut out, samples, has_gaps, exemplars } = self;
         put_gaps(&mut out, &gaps);
-        Batch { bytes: out, samples, has_gaps: has_gaps || !gaps.is_empty() }
+        Batch { bytes: out, samples, has_gaps: has_gaps || !gaps.is_empty(), exemplars }
     }
 }
 
@@ -421,6 +493,7 @@ impl Batch {
             map(&mut gap);
             writer.gap(gap);
         }
+        writer.copy_exemplars(&reader)?;
         Ok(writer.finish())
     }
 }
@@ -450,6 +523,14 @@ impl BatchWriter {
             _ => put_bytes(&mut self.group, entry.value),
         }
         self.count_sample();
+    }
+
+    fn copy_exemplars(&mut self, reader: &BatchReader<'_>) -> Result<()> {
+        reader.exemplars().try_for_each(|exemplar| {
+            let (series, exemplar) = exemplar?;
+            self.exemplar(series, &exemplar);
+            Ok(())
+        })
     }
 }
 

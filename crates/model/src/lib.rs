@@ -29,6 +29,7 @@
 
 mod batch;
 mod error;
+mod exemplar;
 mod forward_request;
 mod gap;
 mod sample;
@@ -39,6 +40,10 @@ pub mod wire;
 
 pub use batch::{Batch, BatchEntry, BatchReader, BatchSeries, BatchWriter, HISTOGRAM_COUNT_MAX};
 pub use error::{Error, Result};
+pub use exemplar::{
+    EXEMPLAR_VALUE_BYTES_MAX, Exemplar, ExemplarAttributes, ExemplarReader, ExemplarSource,
+    ExemplarWriter,
+};
 pub use forward_request::{FORWARD_REQUEST_BYTES_MAX, ForwardRequest, ForwardRequestWriter};
 pub use gap::Gap;
 pub use sample::{Sample, SampleValue};

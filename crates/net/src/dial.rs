@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -110,6 +111,10 @@ pub struct Dialer {
     tls: Option<Arc<ClientConfig>>,
 }
 
+/// A connection that is being opened.
+type DialFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<(HttpConnection, PhaseTimes)>> + Send + 'a>>;
+
 impl Dialer {
     /// A dialer for an endpoint. For `https` it reads the files of `tls` now. `alpn` lists
     /// protocols by preference; without any it is HTTP/1.1.
@@ -128,7 +133,14 @@ impl Dialer {
     }
 
     /// Opens a connection, and returns the duration of each phase.
-    pub async fn dial(&self, target: &Endpoint) -> Result<(HttpConnection, PhaseTimes)> {
+    // Not an `async fn`: each crate that awaits one compiles it again, with both HTTP versions and
+    // TLS (25 kB).
+    #[inline(never)]
+    pub fn dial<'a>(&'a self, target: &'a Endpoint) -> DialFuture<'a> {
+        Box::pin(self.dial_in_phases(target))
+    }
+
+    async fn dial_in_phases(&self, target: &Endpoint) -> Result<(HttpConnection, PhaseTimes)> {
         let mut phases = PhaseTimes::default();
         let addresses = measure(&mut phases.resolve, self.resolve(target)).await?;
         let stream = measure(&mut phases.connect, self.connect(target, &addresses)).await?;

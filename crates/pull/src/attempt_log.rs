@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use decode::SeriesSink;
+use decode::{ExemplarProblem, SeriesSink};
 use intake::{EventCounter, IngestWriter, Intake, Producer, SeriesKeyEncoding, Supervisor};
-use model::{Gap, Sample, Series};
+use model::{Exemplar, Gap, Sample, Series};
 
 use crate::target_state::TargetState;
 
@@ -186,5 +186,18 @@ impl SeriesSink for AttemptBatches<'_> {
 
     fn description(&mut self, metric: &str, text: &str) {
         self.current.description(metric, text);
+    }
+
+    fn exemplar(
+        &mut self,
+        key: &[u8],
+        series: &mut dyn FnMut() -> model::Result<Series>,
+        exemplar: &Exemplar,
+    ) -> bool {
+        self.current.exemplar(key, series, exemplar)
+    }
+
+    fn exemplar_problem(&mut self, problem: ExemplarProblem) {
+        self.current.exemplar_problem(problem);
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use decode::SeriesSink;
 use decode::staleness::mark_series_stale;
-use model::{Gap, Result, Sample, Series};
+use decode::{ExemplarProblem, SeriesSink};
+use model::{Exemplar, Gap, Result, Sample, Series};
 
 /// Canonical keys of the series in a scrape, except those with explicit timestamps.
 #[derive(Debug, Default)]
@@ -70,5 +70,18 @@ impl SeriesSink for SeriesTracker<'_> {
 
     fn description(&mut self, metric: &str, text: &str) {
         self.sink.description(metric, text);
+    }
+
+    fn exemplar(
+        &mut self,
+        key: &[u8],
+        series: &mut dyn FnMut() -> Result<Series>,
+        exemplar: &Exemplar,
+    ) -> bool {
+        self.sink.exemplar(key, series, exemplar)
+    }
+
+    fn exemplar_problem(&mut self, problem: ExemplarProblem) {
+        self.sink.exemplar_problem(problem);
     }
 }

@@ -99,7 +99,9 @@ pub use histogram::{
 pub use labels::{LabelSet, NAME, TYPE, UNIT};
 pub use limits::Limits;
 pub use prometheus_name::prometheus_series;
-pub use prometheus_source::{classic_names, select_by_prometheus_name, selects_buckets};
+pub use prometheus_source::{
+    NamedSeries, classic_names, select_by_prometheus_name, select_named_series, selects_buckets,
+};
 pub use query_warnings::{QueryWarningKind, QueryWarnings};
 pub use request::{Language, QueryRequest};
 pub use selector_hint::selector_hint;

@@ -17,6 +17,7 @@ mod classic_series;
 mod classic_source;
 mod converted_unit;
 mod found_buckets;
+mod named_series;
 mod selection;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -40,6 +41,7 @@ use crate::stream::SeriesPoint;
 use classic_series::ClassicSeries;
 use classic_source::ClassicSource;
 use found_buckets::{BoundsRead, FoundBuckets};
+pub use named_series::{NamedSeries, select_named_series};
 pub(crate) use selection::{BOUND, conditions, exact_name, has_bound};
 use selection::{ClassicSuffix, SeriesMatch};
 

@@ -101,6 +101,7 @@ impl StoreInner {
         let Some(immutable) = self.state().immutable_head.clone() else { return Ok(()) };
         let head = immutable.head.read().unwrap_or_else(PoisonError::into_inner);
         let began = Instant::now();
+        self.save_exemplars();
         let mut change = StoreChange::new(self)?;
         change.add_series()?;
         let mut parts = Vec::new();

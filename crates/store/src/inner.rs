@@ -2,9 +2,9 @@
 //!
 //! Lock order: `work` (changes parts), `admission` (shared by appends, exclusive for deleting
 //! series), `subscriber` (reads the journal), `state`, a head, the index, `producers` (batches read
-//! so far), `quarantine`. The producers change only under `subscriber`, so that position and
-//! producers are consistent under it; acknowledgements look at the producers without `subscriber`
-//! and never wait for the reader.
+//! so far), `quarantine`, `exemplars`. The producers change only under `subscriber`, so that
+//! position and producers are consistent under it; acknowledgements look at the producers without
+//! `subscriber` and never wait for the reader.
 
 #![cfg_attr(
     not(test),
@@ -22,6 +22,7 @@ use model::{Gap, SeriesId, SeriesKind};
 use crate::backend::{Part, Storage};
 use crate::deleted_keys::DeletedSeriesKeys;
 use crate::error::{Error, Result};
+use crate::exemplars::{ExemplarFile, Reservoir};
 use crate::gather::missing_rows;
 use crate::head::{Head, HeadId, ImmutableHead};
 use crate::index::{SeriesIndex, SeriesNumber};
@@ -58,6 +59,9 @@ pub(crate) struct StoreInner {
     pub(crate) is_reading_interrupted: AtomicBool,
     /// Quarantined inputs.
     pub(crate) quarantine: Mutex<Quarantine>,
+    /// Exemplars of the last hour.
+    pub(crate) exemplars: Mutex<Reservoir>,
+    pub(crate) exemplar_file: ExemplarFile,
     /// Batches read from the journal.
     pub(crate) producers: Mutex<ProducerTable>,
     /// Sequences evicted from the full table.

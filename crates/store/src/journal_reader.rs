@@ -386,6 +386,7 @@ impl StoreInner {
             }
         }
         head.gaps.extend(reader.gaps().iter().cloned());
+        self.offer_exemplars(&reader).map_err(unreadable)?;
         self.supervisor().failpoint(format_args!("store record {position}"));
         reason.map_or(Ok(()), |reason: Error| Err((Some(lost), reason.to_string())))
     }

@@ -33,6 +33,8 @@ mod manifest_file;
 
 mod deleted_keys;
 mod delta;
+mod exemplar_access;
+mod exemplars;
 mod gallop;
 mod gather;
 mod head;
@@ -121,6 +123,10 @@ pub use backend::{
 };
 pub use check::{ScrubDamage, ScrubProgress, ScrubReport};
 pub use error::{Error, Result};
+pub use exemplars::{
+    ExemplarCounts, ExemplarOptions, ExemplarRequest, ExemplarSelection, ExemplarStat,
+    SelectedExemplar,
+};
 pub use grid::TimeGrid;
 pub use index::{
     Cardinality, CardinalityError, CardinalityLimits, LabelCardinality, NewSeries, SelectedSeries,

@@ -4,6 +4,7 @@ use std::fmt;
 
 use journal::WallClock;
 
+use crate::exemplars::ExemplarOptions;
 use crate::index::CardinalityLimits;
 use crate::resolution::MINUTE;
 
@@ -22,6 +23,8 @@ pub struct Options {
     /// disables it. A chunk counts as 4 KiB at least. Damage is listed in the warnings of
     /// [`crate::StoreStat`].
     pub scrub_bytes_per_second: u64,
+    /// How exemplars are kept.
+    pub exemplars: ExemplarOptions,
     /// Runs a thread that reads the journal and does maintenance: `true` by default. Otherwise the
     /// owner calls [`Store::maintain`].
     pub has_background_thread: bool,
@@ -38,6 +41,7 @@ impl Default for Options {
             late_grace: 10 * MINUTE,
             limits: CardinalityLimits::default(),
             scrub_bytes_per_second: 1 << 20,
+            exemplars: ExemplarOptions::default(),
             has_background_thread: true,
             journal: journal::Options { is_exclusive: true, ..journal::Options::default() },
             clock: journal::wall_clock(),

@@ -20,6 +20,7 @@ use model::{Batch, BatchSeries, Selector, SeriesId};
 use crate::backend::{Storage, StorageReader};
 use crate::change::StoreChange;
 use crate::error::{Error, Result};
+use crate::exemplars::{ExemplarFile, Reservoir};
 use crate::index::{Cardinality, NewSeries, SeriesIndex, SeriesNumber};
 use crate::inner::{SUBSCRIBER, StoreInner, StoreState};
 use crate::local_backend::LocalBackend;
@@ -31,6 +32,9 @@ use crate::quarantine::Quarantine;
 use crate::retention::DeletionResult;
 use crate::stat::StoreStat;
 use crate::view::ReadView;
+
+/// Seed of the sampling of exemplars. It must not change: a file of exemplars was sampled with it.
+const EXEMPLAR_SEED: u64 = 0x7464_6578_656d_706c;
 
 /// Time-series store. One process can have it open at a time; it can be used from many threads.
 pub struct Store {
@@ -90,6 +94,9 @@ impl Store {
 
         let supervisor = options.journal.supervisor.clone();
         let quarantine = Quarantine::open(Arc::clone(&disk), dir, supervisor)?;
+        let exemplar_file = ExemplarFile::new(Arc::clone(&disk), dir);
+        let mut exemplars = Reservoir::new(options.exemplars, EXEMPLAR_SEED);
+        notes.extend(exemplar_file.read_into(&mut exemplars, (options.clock)()));
         let journal = Journal::open(disk, &dir.join("journal"), &options.journal)?;
         let subscriber = open_subscriber(&journal, &manifest, dir, &mut notes)?;
         let producers = manifest.producers.clone();
@@ -118,6 +125,8 @@ impl Store {
             subscriber: Mutex::new(subscriber),
             is_reading_interrupted: AtomicBool::new(false),
             quarantine: Mutex::new(quarantine),
+            exemplars: Mutex::new(exemplars),
+            exemplar_file,
             producers: Mutex::new(producers),
             evicted_sequences: AtomicU64::new(0),
             head_bytes: AtomicUsize::new(0),
@@ -282,7 +291,8 @@ impl Store {
             let index = self.inner.index();
             series.iter().map(|&number| index.id(number)).collect()
         };
-        let deleted = self.inner.delete(&ids, range);
+        let deleted = self.inner.delete(&ids, range.clone());
+        self.inner.delete_exemplars(&|id| ids.contains(id), &range);
         // Reads during the deletion opened earlier parts.
         self.inner.remove_unreferenced();
         let mut deleted = deleted?;

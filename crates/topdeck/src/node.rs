@@ -391,6 +391,7 @@ fn open_store_target(
             .and_then(|head| usize::try_from(head.0).ok())
             .unwrap_or(default.head_bytes_max),
         limits: settings.store.limits(),
+        exemplars: settings.exemplars(),
         journal: journal_options,
         ..default
     };

@@ -34,8 +34,17 @@ pub(crate) struct Settings {
 }
 
 /// Top-level keys of the node.
-const NODE_KEYS: [&str; 8] =
-    ["data_dir", "durability", "collection_interval", "http", "journal", "store", "absence", "log"];
+const NODE_KEYS: [&str; 9] = [
+    "data_dir",
+    "durability",
+    "collection_interval",
+    "http",
+    "journal",
+    "store",
+    "exemplars",
+    "absence",
+    "log",
+];
 
 /// Settings of the node, which belong to no role.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -50,6 +59,7 @@ pub(crate) struct NodeSettings {
     pub(crate) http: HttpSettings,
     pub(crate) journal: JournalSettings,
     pub(crate) store: StoreSettings,
+    pub(crate) exemplars: ExemplarTable,
     pub(crate) absence: AbsenceTable,
     pub(crate) log: LogTable,
 }
@@ -134,6 +144,24 @@ pub(crate) struct StoreSettings {
     pub(crate) max_label_values: Option<u64>,
     /// Maximum memory of samples before a flush: `128MiB`.
     pub(crate) max_head_size: Option<Size>,
+}
+
+/// `[exemplars]`: which exemplars are stored, and how long (docs/exemplars.md).
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ExemplarTable {
+    /// Whether exemplars are stored: `true`.
+    pub(crate) enabled: Option<bool>,
+    /// How long they are kept: `1h`.
+    pub(crate) retention: Option<DurationSetting>,
+    /// Maximum memory: `32MiB`.
+    pub(crate) max_memory: Option<Size>,
+    /// Attributes that are stored; all by default.
+    pub(crate) attributes: Option<Vec<String>>,
+    /// Attributes of which a hash is stored.
+    pub(crate) hash_attributes: Vec<String>,
+    /// URL of a trace, with `{trace_id}` and `{span_id}`.
+    pub(crate) trace_url: Option<String>,
 }
 
 /// `[absence]`: when a source that sent regularly is reported as absent.

@@ -45,7 +45,7 @@ enum TokenCommand {
     Add {
         /// Token name
         name: String,
-        /// Scopes: ingest, read, admin
+        /// Scopes: ingest, read, admin, alerts, exemplars
         #[arg(required = true, value_parser = parse_scope)]
         scopes: Vec<Scope>,
         /// Create no token: grant the scopes to client certificates with this name, signed by
@@ -64,7 +64,8 @@ enum TokenCommand {
 
 fn parse_scope(text: &str) -> Result<Scope, String> {
     Scope::parse(text).ok_or_else(|| {
-        "expected ingest, read, admin or alerts; separate several scopes by spaces: read alerts"
+        "expected ingest, read, admin, alerts or exemplars; separate several scopes by spaces: \
+         read alerts"
             .to_owned()
     })
 }

@@ -440,7 +440,7 @@ mod tests {
     #[test]
     fn producers_are_scoped_by_token() {
         let producer = |text: &str, name: Option<&str>| {
-            let client = Principal { name: name.map(str::to_owned) };
+            let client = Principal { name: name.map(str::to_owned), ..Principal::default() };
             parse_identity(text, None, &client).unwrap().identity.producer
         };
         assert_eq!(producer("1/1/1", Some("a")), producer("1/9/9", Some("a")));

@@ -86,7 +86,7 @@ pub(super) fn write_result(
     out.write_char('}')
 }
 
-fn write_labels(out: &mut BoundedBuffer, labels: &LabelSet) -> Result {
+pub(super) fn write_labels(out: &mut BoundedBuffer, labels: &LabelSet) -> Result {
     out.write_char('{')?;
     for (at, (name, value)) in labels.iter().enumerate() {
         if at > 0 {

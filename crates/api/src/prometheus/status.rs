@@ -23,10 +23,6 @@ pub(super) fn text_json(text: impl Into<String>) -> Json {
     Text(text.into())
 }
 
-pub(super) async fn exemplars(context: Context) -> Result<JsonBody, PrometheusError> {
-    data_response(&context, &List(Vec::new()))
-}
-
 pub(super) async fn build_info(context: Context) -> Result<JsonBody, PrometheusError> {
     let fields = vec![
         ("version", text_json(VERSION)),

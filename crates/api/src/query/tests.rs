@@ -1,6 +1,7 @@
 //! HTTP queries on known data.
 
 mod classic_buckets;
+mod exemplars;
 mod gaps;
 mod limits;
 mod thresholds;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use api::{ListenSettings, Scope, ServerError, TokenFile};
+use decode::SeriesSink as _;
 use net::tls::{ClientTls, ServerTls};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
@@ -235,4 +236,53 @@ fn routes_that_change_alerts_need_their_scope_and_know_the_token() {
     let operation = &described["paths"]["/v1/offered/{id}"]["delete"];
     assert_eq!(operation["parameters"][0]["in"], "path", "{operation:#}");
     assert_eq!(operation["security"][0]["token"][0], "alerts", "{operation:#}");
+}
+
+/// Grafana has a token of scope read, and asks for exemplars beside each query.
+#[test]
+fn exemplars_need_a_scope_of_their_own() {
+    let dir = TestDir::new();
+    let path = dir.0.join("tokens");
+    let mut tokens = TokenFile::open(&path).unwrap();
+    let reader = tokens.add("reader", &[Scope::Read], 1).unwrap();
+    let analyst = tokens.add("analyst", &[Scope::Read, Scope::Exemplars], 1).unwrap();
+    let mut settings = local_settings(None);
+    settings.tokens = Some(path);
+    settings.tokens_required = true;
+    let it = ServerFixture::with(settings);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let exemplar = model::Exemplar {
+        time: now.as_nanos() as i64,
+        value: 7.0,
+        trace_id: [0xab; 16],
+        span_id: [0; 8],
+        attributes: model::ExemplarAttributes::new([("user", "u1")]).0,
+        source: model::ExemplarSource::Otlp,
+    };
+    let mut writer = it.intake.writer(intake::SeriesKeyEncoding::CANONICAL);
+    let series = model::Series::new("depth", model::SeriesKind::Gauge).validate().unwrap();
+    let (key, mut make) = (series.canonical_key(), || Ok(series.clone()));
+    writer.series(&key, &mut make).unwrap();
+    let (at, value) = (exemplar.time, model::SampleValue::Number(1.0));
+    writer.sample(&model::Sample { start: at, end: at, value }).unwrap();
+    assert!(writer.exemplar(&key, &mut make, &exemplar));
+    it.intake.append(&it.intake.producer("test"), writer).unwrap().wait_durable().unwrap();
+    let get = |path: &str, token: &str| it.request("GET", path, &bearer(token), b"");
+    let own = "/v1/exemplars?selector=depth";
+    get(own, &reader).check(403, "lacks scope exemplars");
+    get(own, &analyst).check(200, "\"user\":\"u1\"");
+    let prometheus = "/api/v1/query_exemplars?query=depth";
+    let refused = get(prometheus, &reader);
+    refused.check(200, "\"data\":[],\"warnings\":[\"exemplars are left out: the token lacks scope");
+    let expected = format!(
+        "{{\"status\":\"success\",\"data\":[{{\"seriesLabels\":{{\"__name__\":\"depth\"}},\
+         \"exemplars\":[{{\"labels\":{{\"trace_id\":\"{}\",\"user\":\"u1\"}},\"value\":\"7\",\
+         \"timestamp\":",
+        "ab".repeat(16)
+    );
+    get(prometheus, &analyst).check(200, &expected);
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    let posted = it.post("/api/v1/query_exemplars", &(bearer(&analyst) + form), "query=depth");
+    posted.check(200, &expected);
+    it.request("GET", prometheus, "", b"").check(401, "token with scope read required");
 }

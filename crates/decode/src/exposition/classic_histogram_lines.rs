@@ -9,6 +9,7 @@ use codecs::prometheus::ClassicHistogram;
 use hist::Histogram;
 
 use crate::decimal;
+use crate::exemplar::DecodedExemplar;
 use crate::exposition::{ExpositionError, LabelPairs};
 use crate::input_error::quote;
 
@@ -23,6 +24,7 @@ pub(super) struct ClassicHistogramLines {
     pub(super) buckets: Vec<(f64, u64)>,
     pub(super) sum: Option<f64>,
     pub(super) count: Option<u64>,
+    pub(super) exemplars: Vec<DecodedExemplar>,
 }
 
 impl ClassicHistogramLines {
@@ -33,8 +35,17 @@ impl ClassicHistogramLines {
         labels: LabelPairs,
         time: Option<i64>,
     ) -> ClassicHistogramLines {
-        let (created, buckets, sum, count) = (None, Vec::new(), None, None);
-        ClassicHistogramLines { line, metric, labels, time, created, buckets, sum, count }
+        ClassicHistogramLines {
+            line,
+            metric,
+            labels,
+            time,
+            created: None,
+            buckets: Vec::new(),
+            sum: None,
+            count: None,
+            exemplars: Vec::new(),
+        }
     }
 
     /// Converts cumulative counts to counts per bucket with explicit bounds.

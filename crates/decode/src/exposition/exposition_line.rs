@@ -1,11 +1,14 @@
-//! One line of the text format: name, labels, value, timestamp.
+//! One line of the text format: name, labels, value, timestamp, exemplars.
 
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
+use model::ExemplarSource;
+
 use crate::decimal;
+use crate::exemplar::{self, DecodedExemplar, ExemplarProblem};
 use crate::exposition::{ExpositionError, LabelPairs};
 use crate::input_error::quote;
 
@@ -15,6 +18,8 @@ pub(super) struct ExpositionLine<'a> {
     pub(super) labels: LabelPairs,
     pub(super) value: &'a str,
     pub(super) time: Option<i64>,
+    /// What follows the first `#` after the value.
+    exemplars: Option<&'a str>,
 }
 
 impl<'a> ExpositionLine<'a> {
@@ -31,15 +36,50 @@ impl<'a> ExpositionLine<'a> {
         if name.is_empty() || !name.chars().all(is_name) && end > 0 {
             return Err(("a metric name, labels and a number", quote(line.as_bytes())));
         }
+        let (rest, exemplars) = match rest.split_once('#') {
+            Some((rest, exemplars)) => (rest, Some(exemplars)),
+            None => (rest, None),
+        };
         let mut words = rest.split_ascii_whitespace();
         let value =
             words.next().ok_or_else(|| ("a number after the name", quote(line.as_bytes())))?;
         let time = match words.next() {
             None => None,
-            Some(exemplar) if exemplar.starts_with('#') => None,
             Some(time) => Some(parse_time(time)?),
         };
-        Ok(ExpositionLine { name, labels, value, time })
+        Ok(ExpositionLine { name, labels, value, time, exemplars })
+    }
+
+    /// Its exemplars: `{trace_id="…"} value time`, several separated by `#` (OpenMetrics 2.0).
+    pub(super) fn read_exemplars(&self, into: &mut Vec<DecodedExemplar>) {
+        let Some(mut rest) = self.exemplars else { return };
+        loop {
+            let mut no_name = String::new();
+            let labels = rest.trim_start().strip_prefix('{');
+            let parsed = labels.and_then(|inside| parse_labels(inside, &mut no_name).ok());
+            let Some((labels, after)) = parsed.filter(|_| no_name.is_empty()) else {
+                return into.push(Err(ExemplarProblem::Malformed));
+            };
+            let (own, next) = match after.split_once('#') {
+                Some((own, next)) => (own, Some(next)),
+                None => (after, None),
+            };
+            let mut words = own.split_ascii_whitespace();
+            let value = words.next().and_then(|word| decimal::parse(word.as_bytes()));
+            // The time is in seconds; 0 means that there is none.
+            let time = words.next().map_or(Some(0), |word| nanoseconds(word, 9));
+            match (value, time) {
+                (None, _) => into.push(Err(ExemplarProblem::InvalidValue)),
+                (_, None) => into.push(Err(ExemplarProblem::InvalidTime)),
+                (Some(value), Some(time)) => {
+                    let pairs = labels.iter().map(|(name, value)| (&**name, &**value));
+                    let source = ExemplarSource::Scrape;
+                    exemplar::from_labels(pairs, value, (time, source), &mut |one| into.push(one));
+                }
+            }
+            let Some(next) = next else { return };
+            rest = next;
+        }
     }
 
     pub(super) fn le(&self) -> Option<&str> {

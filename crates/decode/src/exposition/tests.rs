@@ -178,3 +178,57 @@ fn help_of_a_metric_is_kept() {
     let expected = ("http_requests_total".to_owned(), "Requests served.\nBy status.".to_owned());
     assert_eq!(rows.descriptions, [expected]);
 }
+
+/// One line per exemplar: metric, value, time, trace, attributes.
+fn dump_exemplars(page: &str) -> Vec<String> {
+    let mut sink = RecordingSink::default();
+    read(&mut page.as_bytes(), &mut sink).unwrap();
+    assert_eq!(sink.error_texts(), [""; 0]);
+    let line = |(metric, exemplar): &(String, DecodedExemplar)| match exemplar {
+        Ok(of) => {
+            let trace = u128::from_be_bytes(of.trace_id);
+            let attributes: Vec<(&str, &str)> = of.attributes.iter().collect();
+            format!("{metric} {} @{} {trace:x} {attributes:?}", of.value, of.time)
+        }
+        Err(problem) => format!("{metric} {}", problem.name()),
+    };
+    sink.exemplars.iter().map(line).collect()
+}
+
+#[test]
+fn exemplars_belong_to_the_series_of_their_line() {
+    let page = r#"# TYPE foo histogram
+foo_bucket{le="0.01"} 0
+foo_bucket{le="0.1"} 8 # {} 0.054
+foo_bucket{le="1"} 11 # {trace_id="0af7651916cd43dd8448eb211c80319c",user="u 1 # x"} 0.67 1520879607.789
+foo_bucket{le="+Inf"} 17 1520879607.8 # {trace_id="oHg5SJYRHA0"} 9.8 1520879607 # {a="b"} 10 1520879608
+foo_count 17
+foo_sum 324789.3
+# TYPE hits counter
+hits_total{path="/"} 17 # {trace_id="b7ad6b7169203331"} 1
+depth 3 # {a="b"} 2 3
+bad_total 1 # trace
+bad_total{a="1"} 1 # {x="y"}
+bad_total{a="2"} 1 # {x="y"} NaN
+bad_total{a="3"} 1 # {x="y"} 1 soon
+# EOF
+"#;
+    let expected = [
+        "depth 2 @3000000000 0 [(\"a\", \"b\")]",
+        "hits_total 1 @0 b7ad6b7169203331 []",
+        "bad_total malformed",
+        "bad_total invalid_value",
+        "bad_total invalid_value",
+        "bad_total invalid_time",
+        "foo 0.054 @0 0 []",
+        // A double of nanoseconds.
+        "foo 0.67 @1520879607788999936 af7651916cd43dd8448eb211c80319c [(\"user\", \"u 1 # x\")]",
+        "foo 9.8 @1520879607000000000 0 [(\"trace_id\", \"oHg5SJYRHA0\")]",
+        "foo 10 @1520879608000000000 0 [(\"a\", \"b\")]",
+    ];
+    let mut found = dump_exemplars(page);
+    found.sort();
+    let mut expected = expected.map(str::to_owned);
+    expected.sort();
+    assert_eq!(found, expected);
+}

@@ -40,6 +40,16 @@ pub(super) fn append_raw(attribute: &[u8], key: &mut Vec<u8>) {
     key.extend_from_slice(attribute);
 }
 
+/// Messages appended by [`append_raw`].
+pub(super) fn iter_raw(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (length, rest) = bytes.split_first_chunk()?;
+        let (message, rest) = rest.split_at_checked(u64::from_le_bytes(*length) as usize)?;
+        bytes = rest;
+        Some(message)
+    })
+}
+
 /// Parses attributes appended by [`append_raw`]. Existing labels take precedence.
 pub(super) fn read_raw(mut bytes: &[u8], labels: &mut Labels) -> model::Result<()> {
     let above = labels.len();

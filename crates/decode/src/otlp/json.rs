@@ -14,6 +14,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use hist::codec::bytes::{put_varint, zigzag};
 
 use crate::decimal;
+use crate::exemplar::read_hex;
 use crate::input_error::{InputError, InputPosition, quote};
 use crate::json::{JsonToken, JsonTokenizer};
 
@@ -32,6 +33,8 @@ enum FieldType {
     Message(&'static [JsonField]),
     Text,
     Bytes,
+    /// Bytes as hexadecimal digits, as ids of traces and spans.
+    Hex,
     Bool,
     Double,
     /// `fixed64`.
@@ -54,7 +57,9 @@ const fn repeated_field(name: &'static str, number: u32, holds: FieldType) -> Js
     JsonField { name, number, field_type: holds, is_list: true }
 }
 
-use FieldType::{Bool, Bytes, Double, Fixed, Message, Signed, SignedFixed, Text, Unsigned, Zigzag};
+use FieldType::{
+    Bool, Bytes, Double, Fixed, Hex, Message, Signed, SignedFixed, Text, Unsigned, Zigzag,
+};
 
 static REQUEST: [JsonField; 1] = [repeated_field("resourceMetrics", 1, Message(&RESOURCE_METRICS))];
 static RESOURCE_METRICS: [JsonField; 2] = [
@@ -105,15 +110,24 @@ static SUMMARIES: [JsonField; 1] = [repeated_field("dataPoints", 1, Message(&SUM
 const TEMPORALITY: JsonField = single_field("aggregationTemporality", 2, Unsigned);
 const START: JsonField = single_field("startTimeUnixNano", 2, Fixed);
 const TIME: JsonField = single_field("timeUnixNano", 3, Fixed);
-static NUMBER: [JsonField; 6] = [
+static EXEMPLAR: [JsonField; 6] = [
+    single_field("timeUnixNano", 2, Fixed),
+    single_field("asDouble", 3, Double),
+    single_field("spanId", 4, Hex),
+    single_field("traceId", 5, Hex),
+    single_field("asInt", 6, SignedFixed),
+    repeated_field("filteredAttributes", 7, Message(&KEY_VALUE)),
+];
+static NUMBER: [JsonField; 7] = [
     repeated_field("attributes", 7, Message(&KEY_VALUE)),
     START,
     TIME,
     single_field("asDouble", 4, Double),
+    repeated_field("exemplars", 5, Message(&EXEMPLAR)),
     single_field("asInt", 6, SignedFixed),
     single_field("flags", 8, Unsigned),
 ];
-static HISTOGRAM: [JsonField; 10] = [
+static HISTOGRAM: [JsonField; 11] = [
     repeated_field("attributes", 9, Message(&KEY_VALUE)),
     START,
     TIME,
@@ -121,11 +135,12 @@ static HISTOGRAM: [JsonField; 10] = [
     single_field("sum", 5, Double),
     repeated_field("bucketCounts", 6, Fixed),
     repeated_field("explicitBounds", 7, Double),
+    repeated_field("exemplars", 8, Message(&EXEMPLAR)),
     single_field("flags", 10, Unsigned),
     single_field("min", 11, Double),
     single_field("max", 12, Double),
 ];
-static EXPONENTIAL_HISTOGRAM: [JsonField; 13] = [
+static EXPONENTIAL_HISTOGRAM: [JsonField; 14] = [
     repeated_field("attributes", 1, Message(&KEY_VALUE)),
     START,
     TIME,
@@ -136,6 +151,7 @@ static EXPONENTIAL_HISTOGRAM: [JsonField; 13] = [
     single_field("positive", 8, Message(&BUCKETS)),
     single_field("negative", 9, Message(&BUCKETS)),
     single_field("flags", 10, Unsigned),
+    repeated_field("exemplars", 11, Message(&EXEMPLAR)),
     single_field("min", 12, Double),
     single_field("max", 13, Double),
     single_field("zeroThreshold", 14, Double),
@@ -246,6 +262,12 @@ impl ProtobufTranscoder<'_> {
                 let decoded = STANDARD.decode(text).or_else(|_| URL_SAFE.decode(text)).ok();
                 decoded.map(|bytes| self.bytes(field, &bytes))
             }
+            (Hex, JsonToken::Text(text)) => {
+                // An invalid id concerns its exemplar only: an id of one byte is invalid too.
+                let id = decode_hex(text).unwrap_or_else(|| vec![0]);
+                self.bytes(field, &id);
+                Some(())
+            }
             (Bool, JsonToken::Bool(value)) => {
                 self.varint_field(field, u64::from(*value));
                 Some(())
@@ -295,12 +317,23 @@ impl FieldType {
             Message(_) => "an object",
             Text => "a text",
             Bytes => "base64",
+            Hex => "hexadecimal digits",
             Bool => "true or false",
             Double => "a number",
             Fixed | Unsigned => "a whole number from 0 to 2^64 - 1",
             SignedFixed | Signed => "a whole number from -2^63 to 2^63 - 1",
             Zigzag => "a whole number from -2^31 to 2^31 - 1",
         }
+    }
+}
+
+/// Bytes of an id of a trace or a span.
+fn decode_hex(text: &str) -> Option<Vec<u8>> {
+    let (mut trace, mut span) = ([0; 16], [0; 8]);
+    match text.len() {
+        0 => Some(Vec::new()),
+        16 => read_hex(text, &mut span).then(|| span.to_vec()),
+        _ => read_hex(text, &mut trace).then(|| trace.to_vec()),
     }
 }
 

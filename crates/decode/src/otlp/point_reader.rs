@@ -10,8 +10,9 @@ use codecs::prometheus::STALE_MARKER;
 use codecs::protobuf::{FieldValue, MessageReader};
 use model::{Error, Sample, SampleValue, SeriesKind};
 
+use crate::exemplar;
 use crate::input_error::InputError;
-use crate::series_sink::SeriesSink;
+use crate::series_sink::{SeriesSink, pass_exemplar};
 
 use super::metric_context::{MetricComponent, MetricContext};
 use super::{PointKind, PointOutcome, attributes};
@@ -48,12 +49,16 @@ struct PointHeader {
     flags: u64,
     /// Encoded by [`attributes::append_raw`].
     attributes: Vec<u8>,
+    /// Likewise.
+    exemplars: Vec<u8>,
 }
 
 /// Field numbers that differ between point messages.
 struct PointFieldNumbers {
     attributes: u32,
     flags: u32,
+    /// 0 if there are none.
+    exemplars: u32,
 }
 
 impl PointHeader {
@@ -66,6 +71,7 @@ impl PointHeader {
     ) -> ReadResult<()> {
         (self.start, self.time, self.flags) = (0, 0, 0);
         self.attributes.clear();
+        self.exemplars.clear();
         while let Some((number, field)) = point.field()? {
             match number {
                 2 => self.start = field.fixed64()?,
@@ -74,6 +80,9 @@ impl PointHeader {
                     attributes::append_raw(field.bytes()?, &mut self.attributes);
                 }
                 n if n == numbers.flags => self.flags = field.varint()?,
+                n if n == numbers.exemplars => {
+                    attributes::append_raw(field.bytes()?, &mut self.exemplars);
+                }
                 n => other(n, field)?,
             }
         }
@@ -150,7 +159,27 @@ impl<'r> PointReader<'r> {
         let Some(value) = value? else { return Ok(PointOutcome::Skipped) };
         let (start, end) = self.head.times(metric.kind, self.now)?;
         self.write_row(metric, MetricComponent::Value, Sample { start, end, value })?;
+        if !self.head.exemplars.is_empty() {
+            self.write_exemplars(metric, end);
+        }
         Ok(PointOutcome::Accepted)
+    }
+
+    /// Emits the exemplars of the point written last.
+    fn write_exemplars(&mut self, metric: &MetricContext<'_>, end: i64) {
+        let (head, sink) = (&self.head, &mut *self.sink);
+        let mut series = || metric.series(MetricComponent::Value, &head.attributes);
+        let parse_label = |message: MessageReader<'_>| attributes::parse_label(message).ok();
+        for raw in attributes::iter_raw(&head.exemplars) {
+            exemplar::from_otlp(MessageReader::new(raw), &parse_label, &mut |mut found| {
+                if let Ok(exemplar) = &mut found
+                    && exemplar.time == 0
+                {
+                    exemplar.time = end;
+                }
+                pass_exemplar(sink, &self.key, &mut series, &found);
+            });
+        }
     }
 
     fn write_row(
@@ -188,7 +217,7 @@ impl<'r> PointReader<'r> {
         let mut value = None;
         self.head.parse(
             point,
-            PointFieldNumbers { attributes: 7, flags: 8 },
+            PointFieldNumbers { attributes: 7, flags: 8, exemplars: 5 },
             |number, field| {
                 match number {
                     4 => value = Some(field.double()?),
@@ -218,7 +247,7 @@ impl<'r> PointReader<'r> {
         into.explicit_bounds.clear();
         self.head.parse(
             point,
-            PointFieldNumbers { attributes: 9, flags: 10 },
+            PointFieldNumbers { attributes: 9, flags: 10, exemplars: 8 },
             |number, field| {
                 match number {
                     4 => into.count = field.fixed64()?,
@@ -255,7 +284,7 @@ impl<'r> PointReader<'r> {
         }
         self.head.parse(
             point,
-            PointFieldNumbers { attributes: 1, flags: 10 },
+            PointFieldNumbers { attributes: 1, flags: 10, exemplars: 11 },
             |number, field| {
                 match number {
                     4 => into.count = field.fixed64()?,
@@ -290,7 +319,7 @@ impl<'r> PointReader<'r> {
         quantiles.clear();
         self.head.parse(
             point,
-            PointFieldNumbers { attributes: 7, flags: 8 },
+            PointFieldNumbers { attributes: 7, flags: 8, exemplars: 0 },
             |number, field| {
                 match number {
                     4 => count = field.fixed64()?,

@@ -7,12 +7,13 @@ use codecs::prometheus::STALE_MARKER;
 use hist::codec::header::Temporality::{Cumulative, Delta};
 use model::selector::kind_name;
 use model::{Sample, SampleValue, Series, SeriesKind};
+use opentelemetry_proto::tonic::metrics::v1::exemplar::Value as ExemplarValue;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value::{AsDouble, AsInt};
 use opentelemetry_proto::tonic::metrics::v1::{
-    ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Histogram, HistogramDataPoint,
-    NumberDataPoint, Sum, Summary, SummaryDataPoint, exponential_histogram_data_point::Buckets,
-    summary_data_point::ValueAtQuantile,
+    Exemplar, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Histogram,
+    HistogramDataPoint, NumberDataPoint, Sum, Summary, SummaryDataPoint,
+    exponential_histogram_data_point::Buckets, summary_data_point::ValueAtQuantile,
 };
 use prost::Message as _;
 
@@ -333,4 +334,97 @@ fn non_otlp_json_error_has_its_position() {
     let named = fine.replace(r#""gauge""#, r#""name":"m","gauge""#);
     read_json(named.as_bytes(), NOW, &mut rows).unwrap();
     assert_eq!(lines(&rows), "gauge m [] 1..1: 1000\n");
+}
+
+fn otlp_exemplar(value: f64, trace: &[u8]) -> Exemplar {
+    Exemplar {
+        filtered_attributes: vec![attribute("user", "u1")],
+        time_unix_nano: 30,
+        span_id: vec![2; 8],
+        trace_id: trace.to_vec(),
+        value: Some(ExemplarValue::AsDouble(value)),
+    }
+}
+
+/// Exemplars of a metric, one per line, followed by the problems.
+fn dump_exemplars(data: Data) -> Vec<String> {
+    let request = request("m", "ms", data);
+    let (mut rows, mut from_json) = (VecSeriesSink::default(), VecSeriesSink::default());
+    read_protobuf(&request.encode_to_vec(), NOW, &mut rows).unwrap();
+    read_json(&serde_json::to_vec(&request).unwrap(), NOW, &mut from_json).unwrap();
+    let lines = |rows: &VecSeriesSink| {
+        let line = |(series, of): &(Series, model::Exemplar)| {
+            // The series is that of the sample.
+            assert_eq!(rows.rows[0].0, *series);
+            let attributes: Vec<(&str, &str)> = of.attributes.iter().collect();
+            let (trace, span) = (of.trace_id[0], of.span_id[0]);
+            format!("{} @{} {trace} {span} {attributes:?} {}", of.value, of.time, of.source.name())
+        };
+        let problems = rows.exemplar_problems.iter().map(|problem| problem.name().to_owned());
+        rows.exemplars.iter().map(line).chain(problems).collect::<Vec<String>>()
+    };
+    assert_eq!(lines(&rows), lines(&from_json));
+    lines(&rows)
+}
+
+#[test]
+fn exemplars_of_all_points_are_read() {
+    let expected = ["1.5 @30 1 2 [(\"user\", \"u1\")] otlp"];
+    let exemplars = || vec![otlp_exemplar(1.5, &[1; 16])];
+    let delta = 1;
+    let points = vec![NumberDataPoint { exemplars: exemplars(), ..number(7.0) }];
+    let sum = Sum { data_points: points, aggregation_temporality: delta, is_monotonic: true };
+    assert_eq!(dump_exemplars(Data::Sum(sum)), expected);
+    let points = vec![HistogramDataPoint {
+        time_unix_nano: 20,
+        count: 1,
+        bucket_counts: vec![1, 0],
+        explicit_bounds: vec![2.0],
+        exemplars: exemplars(),
+        ..Default::default()
+    }];
+    let histogram = Histogram { data_points: points, aggregation_temporality: delta };
+    assert_eq!(dump_exemplars(Data::Histogram(histogram)), expected);
+    let points = vec![ExponentialHistogramDataPoint {
+        time_unix_nano: 20,
+        count: 1,
+        positive: Some(Buckets { offset: 0, bucket_counts: vec![1] }),
+        exemplars: exemplars(),
+        ..Default::default()
+    }];
+    let histogram = ExponentialHistogram { data_points: points, aggregation_temporality: delta };
+    assert_eq!(dump_exemplars(Data::ExponentialHistogram(histogram)), expected);
+}
+
+#[test]
+fn malformed_exemplars_are_refused_and_the_point_is_kept() {
+    let exemplars = vec![
+        otlp_exemplar(1.0, &[]),
+        otlp_exemplar(2.0, &[1; 5]),
+        otlp_exemplar(f64::NAN, &[1; 16]),
+        Exemplar { value: None, ..otlp_exemplar(3.0, &[1; 16]) },
+        Exemplar { time_unix_nano: u64::MAX, ..otlp_exemplar(4.0, &[1; 16]) },
+        Exemplar {
+            time_unix_nano: 0,
+            value: Some(ExemplarValue::AsInt(-5)),
+            filtered_attributes: vec![attribute("sql", &"x".repeat(100_000))],
+            ..otlp_exemplar(5.0, &[1; 16])
+        },
+    ];
+    let points = vec![NumberDataPoint { exemplars, ..number(7.0) }];
+    let sum = Sum { data_points: points, aggregation_temporality: 1, is_monotonic: true };
+    let cut = "x".repeat(256);
+    assert_eq!(
+        dump_exemplars(Data::Sum(sum)),
+        [
+            "1 @30 0 2 [(\"user\", \"u1\")] otlp",
+            // Without a time it has that of its point.
+            &format!("-5 @20 1 2 [(\"sql\", \"{cut}\")] otlp"),
+            "malformed_id",
+            "invalid_value",
+            "invalid_value",
+            "invalid_time",
+            "truncated",
+        ]
+    );
 }

@@ -20,7 +20,21 @@ fn client_golang_scrape_is_read() {
         include_str!("../../../../testdata/decode/prometheus/scrape.txt")
     );
     assert_eq!(sink.error_texts(), [""; 0]);
-    assert_eq!(sink.skipped, [EXEMPLAR; 4]);
+    assert_eq!(sink.skipped, [""; 0]);
+    let line = |(metric, exemplar): &(String, DecodedExemplar)| {
+        let of = exemplar.as_ref().unwrap();
+        let attributes: Vec<(&str, &str)> = of.attributes.iter().collect();
+        let trace = u128::from_be_bytes(of.trace_id);
+        format!("{metric} {} {trace:x} {attributes:?} {}\n", of.value, of.time > 0)
+    };
+    let exemplars: String = sink.exemplars.iter().map(line).collect();
+    let expected = [
+        "classic_seconds 0.05 0 [(\"trace_id\", \"1\")] true\n",
+        "classic_seconds 0.5 0 [(\"trace_id\", \"1\")] true\n",
+        "classic_seconds 3 0 [(\"trace_id\", \"1\")] true\n",
+        "sent_total 1 0 [(\"job\", \"api\")] false\n",
+    ];
+    assert_eq!(exemplars, expected.concat());
 }
 
 /// A family of less than 128 bytes with its length prefix.

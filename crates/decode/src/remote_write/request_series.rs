@@ -1,5 +1,6 @@
 //! Series of a remote write request.
 
+use codecs::protobuf::FieldValue;
 use hist::codec::header::Temporality;
 use model::{Series, SeriesKind};
 
@@ -45,6 +46,17 @@ impl FamilyType {
         }
     }
 
+    /// Kind of the samples of a series that has exemplars only.
+    pub(super) fn kind_of_exemplars(self, name: &str) -> SampleKind {
+        match self {
+            FamilyType::COUNTER => SampleKind::Numbers,
+            FamilyType::GAUGE | FamilyType::INFO | FamilyType::STATE_SET => SampleKind::Numbers,
+            _ if convention::is_monotonic(name) => SampleKind::Numbers,
+            FamilyType::GAUGE_HISTOGRAM => SampleKind::GaugeHistograms,
+            _ => SampleKind::Histograms,
+        }
+    }
+
     /// Whether numbers of this name do not have the family's unit.
     fn has_other_unit(self, name: &str) -> bool {
         self != FamilyType::COUNTER
@@ -62,6 +74,10 @@ pub(crate) trait RequestSeries {
     ) -> Result<(), InputError>;
     /// Type and unit of the family.
     fn family(&self) -> (FamilyType, &[u8]);
+    /// Appends names and values of a field with labels of an exemplar; `None` if it is malformed.
+    fn exemplar_labels(&self, _field: FieldValue<'_>, _texts: &mut Vec<String>) -> Option<()> {
+        None
+    }
 }
 
 /// Metric name, if present and UTF-8.

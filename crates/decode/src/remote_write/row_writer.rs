@@ -14,9 +14,10 @@ use model::{Sample, SampleValue};
 
 use super::request_series::{self, RequestSeries, SampleKind};
 use super::{RemoteWriteVersion, WriteSummary};
+use crate::exemplar;
 use crate::input_error::InputError;
 use crate::mapper::MAX_REPORTED_ERRORS;
-use crate::series_sink::SeriesSink;
+use crate::series_sink::{SeriesSink, pass_exemplar};
 
 const NANOSECONDS: i64 = 1_000_000;
 
@@ -72,17 +73,66 @@ impl<'a> RequestRowWriter<'a> {
     ) -> Result<bool, InputError> {
         let mut at = SeriesCursor::Start;
         let mut any = false;
+        let (all, mut has_exemplars) = (fields.clone(), false);
         while let Some((number, field)) = fields.field()? {
             match (number, series.version) {
                 (2, _) => self.write_number(field, series, &mut at)?,
                 (4, RemoteWriteVersion::V1) | (3, RemoteWriteVersion::V2) => {
                     self.write_histogram(field, series, &mut at)?
                 }
+                (3, RemoteWriteVersion::V1) | (4, RemoteWriteVersion::V2) => {
+                    has_exemplars = true;
+                }
                 _ => continue,
             }
             any = true;
         }
+        if has_exemplars {
+            self.write_exemplars(all, series, &at)?;
+        }
         Ok(any)
+    }
+
+    /// Writes the exemplars of a series after its samples: their kind decides which series it is.
+    fn write_exemplars(
+        &mut self,
+        mut fields: MessageReader<'_>,
+        series: &mut RequestCursor<'_>,
+        at: &SeriesCursor,
+    ) -> Result<(), InputError> {
+        let source = series.series;
+        let what = match at {
+            SeriesCursor::Values(SampleKind::StaleMarkers) => SampleKind::Histograms,
+            SeriesCursor::Values(what) => *what,
+            SeriesCursor::Start => {
+                let name = request_series::metric_name(source).unwrap_or_default();
+                source.family().0.kind_of_exemplars(name)
+            }
+            SeriesCursor::Rejected => return Ok(()),
+        };
+        series.key[0] = what as u8;
+        let mut make = || {
+            let no_series = |_| model::Error::Truncated { offset: 0, field: "series" };
+            request_series::to_series(what, source).map_err(no_series)
+        };
+        while let Some((number, field)) = fields.field()? {
+            let is_exemplar = matches!(
+                (number, series.version),
+                (3, RemoteWriteVersion::V1) | (4, RemoteWriteVersion::V2)
+            );
+            if !is_exemplar {
+                continue;
+            }
+            let read_label = |field: FieldValue<'_>, texts: &mut Vec<String>| {
+                source.exemplar_labels(field, texts)
+            };
+            let (sink, taken) = (&mut *self.sink, &mut self.summary.exemplars);
+            exemplar::from_remote_write(field.message()?, &read_label, &mut |found| {
+                let is_taken = pass_exemplar(sink, series.key, &mut make, &found);
+                *taken = taken.saturating_add(is_taken.into());
+            });
+        }
+        Ok(())
     }
 
     /// Selects the series of a sample kind. A rejection is reported once per series.

@@ -88,7 +88,7 @@ fn check(
     assert_eq!(dump_rows(&rows), expected);
     assert_eq!(written.errors, errors);
     assert_eq!(written.samples + written.histograms, expected.len() as u64);
-    assert_eq!(written.exemplars, 0);
+    assert_eq!(written.exemplars, rows.exemplars.len() as u64);
     written
 }
 
@@ -332,4 +332,79 @@ fn snappy_length_is_checked_before_decompression() {
     assert!(decompress(b"", 1).is_err());
     let zeros = snap::raw::Encoder::new().compress_vec(&vec![0; 1 << 20]).unwrap();
     assert_eq!(decompress(&zeros, 1 << 20), Ok(vec![0; 1 << 20]));
+}
+
+/// One line per exemplar: kind, series, value, time in milliseconds, trace, attributes; problems.
+fn dump_exemplars(version: RemoteWriteVersion, body: &[u8]) -> Vec<String> {
+    let mut rows = VecSeriesSink::default();
+    let written = read_request(version, body, &mut rows).unwrap();
+    assert_eq!(written.errors, [""; 0]);
+    assert_eq!(written.exemplars, rows.exemplars.len() as u64);
+    let line = |(series, of): &(model::Series, model::Exemplar)| {
+        let (kind, trace) = (kind_name(series.kind()), u128::from_be_bytes(of.trace_id));
+        let attributes: Vec<(&str, &str)> = of.attributes.iter().collect();
+        format!("{kind} {series} {} @{} {trace:x} {attributes:?}", of.value, of.time / 1_000_000)
+    };
+    let problems = rows.exemplar_problems.iter().map(|problem| problem.name().to_owned());
+    rows.exemplars.iter().map(line).chain(problems).collect()
+}
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+
+fn exemplar_v1(number: u8, labels: &[(&str, &str)], value: f64, time: u64) -> Vec<u8> {
+    let label = |(name, value): &(&str, &str)| {
+        bytes(1, &[bytes(1, name.as_bytes()), bytes(2, value.as_bytes())].concat())
+    };
+    let labels: Vec<u8> = labels.iter().flat_map(label).collect();
+    bytes(number, &[labels, double(2, value), varint(3, time)].concat())
+}
+
+/// Prometheus sends exemplars as series without samples.
+#[test]
+fn exemplars_of_version_1_belong_to_their_series() {
+    let traced = |value| exemplar_v1(3, &[("trace_id", TRACE), ("user", "u1")], value, 7);
+    let bucket = &[("__name__", "took_bucket"), ("le", "0.5")];
+    let body = [
+        series_v1(bucket, &[sample(1.0, 5)]),
+        series_v1(bucket, &[traced(0.25)]),
+        series_v1(&[("__name__", "native")], &[traced(2.0), traced(3.0)]),
+        series_v1(&[("__name__", "depth")], &[sample(1.0, 5), traced(4.0)]),
+        series_v1(&[("__name__", "x_total")], &[traced(f64::INFINITY)]),
+        series_v1(&[("__name__", "x_total")], &[exemplar_v1(3, &[], 1.0, u64::MAX / 2)]),
+        series_v1(&[("__name__", "x_total")], &[bytes(3, &bytes(1, &[0xff]))]),
+    ];
+    let ids = "af7651916cd43dd8448eb211c80319c [(\"user\", \"u1\")]";
+    assert_eq!(
+        dump_exemplars(RemoteWriteVersion::V1, &body.concat()),
+        [
+            &format!("cumulative-counter took_bucket{{le=\"0.5\"}} 0.25 @7 {ids}"),
+            &format!("cumulative-histogram native 2 @7 {ids}"),
+            &format!("cumulative-histogram native 3 @7 {ids}"),
+            &format!("gauge depth 4 @7 {ids}"),
+            "invalid_value",
+            "invalid_time",
+            "malformed",
+        ]
+    );
+}
+
+#[test]
+fn exemplars_of_version_2_refer_to_symbols() {
+    let long = "x".repeat(1000);
+    let texts = symbols(&["", "__name__", "took", "trace_id", TRACE, "user", "u1", &long]);
+    let exemplar = |refs: &[u8]| bytes(4, &[bytes(1, refs), double(2, 0.5), varint(3, 9)].concat());
+    let histogram = bytes(5, &varint(1, 3));
+    let series = |refs: &[u8]| series_v2(&[1, 2], &[exemplar(refs), histogram.clone()]);
+    let body = [texts, series(&[3, 4, 5, 6]), series(&[5, 7]), series(&[5]), series(&[5, 9])];
+    let cut = &long[..256];
+    assert_eq!(
+        dump_exemplars(RemoteWriteVersion::V2, &body.concat()),
+        [
+            "cumulative-histogram took 0.5 @9 af7651916cd43dd8448eb211c80319c [(\"user\", \"u1\")]",
+            &format!("cumulative-histogram took 0.5 @9 0 [(\"user\", \"{cut}\")]"),
+            "truncated",
+            "malformed",
+            "malformed",
+        ]
+    );
 }

@@ -13,11 +13,12 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use codecs::protobuf::MessageReader;
+use codecs::protobuf::{FieldValue, MessageReader};
 
 use super::request_series::{FamilyType, RequestSeries};
 use super::row_writer::{RequestCursor, RequestRowWriter};
 use super::{RemoteWriteVersion, WriteSummary};
+use crate::exemplar::label_text;
 use crate::input_error::{InputError, InputPosition};
 use crate::series_sink::SeriesSink;
 
@@ -106,15 +107,7 @@ impl RequestSeries for V1Series<'_> {
             if number != 1 {
                 continue;
             }
-            let (mut name, mut value) = (&[][..], &[][..]);
-            let mut label = field.message()?;
-            while let Some((number, field)) = label.field()? {
-                match number {
-                    1 => name = field.bytes()?,
-                    2 => value = field.bytes()?,
-                    _ => {}
-                }
-            }
+            let (name, value) = read_label(field)?;
             each(name, value);
         }
         Ok(())
@@ -123,4 +116,23 @@ impl RequestSeries for V1Series<'_> {
     fn family(&self) -> (FamilyType, &[u8]) {
         (FamilyType::default(), &[])
     }
+
+    fn exemplar_labels(&self, field: FieldValue<'_>, texts: &mut Vec<String>) -> Option<()> {
+        let (name, value) = read_label(field).ok()?;
+        texts.extend([label_text(name)?, label_text(value)?]);
+        Some(())
+    }
+}
+
+fn read_label(field: FieldValue<'_>) -> Result<(&[u8], &[u8]), InputError> {
+    let (mut name, mut value) = (&[][..], &[][..]);
+    let mut label = field.message()?;
+    while let Some((number, field)) = label.field()? {
+        match number {
+            1 => name = field.bytes()?,
+            2 => value = field.bytes()?,
+            _ => {}
+        }
+    }
+    Ok((name, value))
 }

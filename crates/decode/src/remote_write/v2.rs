@@ -19,6 +19,7 @@ use codecs::protobuf::{FieldValue, MessageReader};
 use super::request_series::{self, FamilyType, RequestSeries};
 use super::row_writer::{RequestCursor, RequestRowWriter};
 use super::{RemoteWriteVersion, WriteSummary};
+use crate::exemplar::label_text;
 use crate::input_error::{InputError, InputPosition};
 use crate::series_sink::SeriesSink;
 
@@ -219,6 +220,18 @@ impl RequestSeries for V2Series<'_> {
 
     fn family(&self) -> (FamilyType, &[u8]) {
         (self.family, self.unit)
+    }
+
+    fn exemplar_labels(&self, field: FieldValue<'_>, texts: &mut Vec<String>) -> Option<()> {
+        let (mut texts_max, mut is_valid) = (2 * LABELS_MAX, true);
+        let mut add = |at| {
+            let text = self.symbol(at).and_then(label_text).filter(|_| texts_max > 0);
+            texts_max = texts_max.saturating_sub(1);
+            is_valid &= text.is_some();
+            texts.extend(text);
+        };
+        field.varints(&mut add).ok()?;
+        is_valid.then_some(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use forward::Forward;
 use journal::{Level, LimitPolicy, Limits};
 
-use crate::agent::{TestDir, create, open, put, settings, stop_all, wait_caught_up};
+use crate::agent::{TestDir, create, latencies, open, put, settings, stop_all, wait_caught_up};
 use crate::remote::{ResponseFault, TestRemote};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -107,4 +107,39 @@ async fn dropped_records_are_reported_as_a_gap() {
     // sent are a second gap.
     assert_eq!(state.order.get(state.gaps.len() - 1), Some(&first), "{:?}", state.gaps);
     assert!(state.order.is_sorted());
+}
+
+/// A remote of an earlier release rejected all batches with exemplars, which were lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn remote_that_reads_no_exemplars_gets_the_samples() {
+    use decode::SeriesSink as _;
+    let dir = TestDir::new();
+    create(&dir.0, &journal::Settings::default());
+    let remote = TestRemote::start(|| ResponseFault::None).await;
+    remote.state().reads_no_exemplars = true;
+    let settings = settings(&dir.0, &[("a", &remote.url)]);
+    let intake = open(&dir.0, journal::wall_clock());
+    put(&intake, 7);
+    for _ in 0..2 {
+        let mut writer = intake.writer(intake::SeriesKeyEncoding::GENERIC);
+        let mut series = || Ok(latencies());
+        let exemplar = model::Exemplar {
+            time: 15,
+            value: 1000.0,
+            trace_id: [1; 16],
+            span_id: [0; 8],
+            attributes: model::ExemplarAttributes::default(),
+            source: model::ExemplarSource::Otlp,
+        };
+        assert!(writer.exemplar(b"latency", &mut series, &exemplar));
+        intake.append(&intake.producer("test"), writer).unwrap().wait_durable().unwrap();
+    }
+    put(&intake, 7);
+    let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
+    let status = wait_caught_up(&forward, 4).await;
+    assert_eq!((status.records, status.dead_lettered, status.missing), (4, 0, 0));
+    stop_all(forward, intake).await;
+    let state = remote.state();
+    assert_eq!((state.count, &state.order[..]), (14, &[1, 2, 3, 4][..]));
+    assert!(state.gaps.is_empty(), "{:?}", state.gaps);
 }

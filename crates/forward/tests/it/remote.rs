@@ -70,6 +70,8 @@ pub(crate) struct TestRemoteState {
     pub(crate) keys: Vec<PublicKey>,
     /// Sequence that is rejected unless it is a gap.
     pub(crate) rejects: Option<u64>,
+    /// Whether it is of a release that reads only batches of version 1.
+    pub(crate) reads_no_exemplars: bool,
     last: u64,
 }
 
@@ -194,7 +196,14 @@ impl TestRemote {
         } else {
             200
         };
-        respond(status, accepted, refused)
+        let answer = respond(status, accepted, refused);
+        match state.reads_no_exemplars && refused.is_some() {
+            true => answer.replace("content-length: 4", "content-length: 69").replace(
+                "so!",
+                "version at byte 1 is 2, expected 1, the version this program reads. ",
+            ),
+            false => answer,
+        }
     }
 }
 
@@ -212,6 +221,9 @@ fn signed_with(head: &str, forward_request: &[u8]) -> PublicKey {
 
 impl TestRemoteState {
     fn accept(&mut self, sequence: u64, batch: &[u8]) -> bool {
+        if self.reads_no_exemplars && batch[1] != 1 {
+            return false;
+        }
         let batch = Batch::decode(batch.to_owned()).expect("the batch is valid");
         if self.rejects == Some(sequence) && batch.samples() > 0 {
             return false;

@@ -1,4 +1,4 @@
-//! Reader of a batch: its samples in order, and its gaps.
+//! Reader of a batch: its samples in order, its gaps and its exemplars.
 //!
 //! Input is untrusted: allocations are proportional to the bytes, and an error has the offset of
 //! the invalid field.
@@ -9,12 +9,13 @@
 )]
 
 use crate::error::{Error, Result};
+use crate::exemplar::{Exemplar, ExemplarReader};
 use crate::gap::Gap;
 use crate::sample::SampleValue;
 use crate::series::{Series, SeriesId, SeriesKind};
 use crate::wire::WireReader;
 
-use super::{BY_ID, BY_KEY, GAPS, MAGIC, VERSION, value_tag};
+use super::{BY_ID, BY_KEY, EXEMPLARS, GAPS, MAGIC, VERSION, VERSION_WITH_SECTIONS, value_tag};
 
 /// How a batch names a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,16 @@ impl BatchSeries<'_> {
             BatchSeries::Key(canonical_key) => SeriesId::from_canonical_key(canonical_key),
         }
     }
+}
+
+/// What a group is, by its first bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum GroupHead<'a> {
+    /// Samples of a series, and the type of their values.
+    Samples(BatchSeries<'a>, u8),
+    Gaps,
+    /// A section, by its first byte.
+    Section(u8),
 }
 
 /// One sample of a batch, with its value as bytes.
@@ -89,6 +100,9 @@ pub struct BatchReader<'a> {
     start: i64,
     span: i64,
     gaps: Vec<Gap>,
+    /// Sections with exemplars.
+    exemplars: Vec<&'a [u8]>,
+    has_sections: bool,
     failed: bool,
 }
 
@@ -96,16 +110,16 @@ impl<'a> BatchReader<'a> {
     /// Reads the header of a batch.
     pub fn new(bytes: &'a [u8]) -> Result<BatchReader<'a>> {
         let mut reader = WireReader::new(bytes);
-        for (offset, field, expected, text) in [
-            (0, "magic", MAGIC, "211 (0xd3), the magic of a batch"),
-            (1, "version", VERSION, "1, the version this program reads"),
-        ] {
+        let mut read = |offset, field, allowed: &[u8], expected| {
             let found = reader.u8(field)?;
-            if found != expected {
-                let found = found.to_string();
-                return Err(Error::Invalid { offset, field, found, expected: text });
+            match allowed.contains(&found) {
+                true => Ok(found),
+                false => Err(Error::Invalid { offset, field, found: found.to_string(), expected }),
             }
-        }
+        };
+        read(0, "magic", &[MAGIC], "211 (0xd3), the magic of a batch")?;
+        let versions = "1 or 2, the versions this program reads";
+        let version = read(1, "version", &[VERSION, VERSION_WITH_SECTIONS], versions)?;
         Ok(BatchReader {
             reader,
             series: None,
@@ -114,6 +128,8 @@ impl<'a> BatchReader<'a> {
             start: 0,
             span: 0,
             gaps: Vec::new(),
+            exemplars: Vec::new(),
+            has_sections: version == VERSION_WITH_SECTIONS,
             failed: false,
         })
     }
@@ -123,8 +139,13 @@ impl<'a> BatchReader<'a> {
         &self.gaps
     }
 
-    /// The series of the next group and the type of its values; `None` for a group of gaps.
-    pub(super) fn read_group_head(&mut self) -> Result<Option<(BatchSeries<'a>, u8)>> {
+    /// Exemplars with their series, of the sections read so far; all after the last sample.
+    pub fn exemplars(&self) -> impl Iterator<Item = Result<(SeriesId, Exemplar)>> {
+        self.exemplars.iter().flat_map(|section| ExemplarReader::new(section))
+    }
+
+    /// The first bytes of the next group.
+    pub(super) fn read_group_head(&mut self) -> Result<GroupHead<'a>> {
         let offset = self.reader.offset();
         match self.reader.u8("group")? {
             BY_ID => {
@@ -135,14 +156,15 @@ impl<'a> BatchReader<'a> {
                     let (field, found) = ("value tag", tag.to_string());
                     return Err(Error::Invalid { offset, field, found, expected: "0 to 2" });
                 }
-                Ok(Some((id, tag)))
+                Ok(GroupHead::Samples(id, tag))
             }
             BY_KEY => {
                 let canonical_key = self.reader.bytes("canonical key")?;
                 let kind = Series::check_canonical_key(canonical_key)?;
-                Ok(Some((BatchSeries::Key(canonical_key), value_tag(kind))))
+                Ok(GroupHead::Samples(BatchSeries::Key(canonical_key), value_tag(kind)))
             }
-            GAPS => Ok(None),
+            GAPS => Ok(GroupHead::Gaps),
+            section if self.has_sections => Ok(GroupHead::Section(section)),
             found => {
                 let found = found.to_string();
                 Err(Error::Invalid { offset, field: "group", found, expected: "0 to 2" })
@@ -150,17 +172,24 @@ impl<'a> BatchReader<'a> {
         }
     }
 
-    /// Skips the bytes between group head and samples, or the whole group if it has gaps.
-    pub(super) fn skip_group_extra(&mut self, series: Option<(BatchSeries<'a>, u8)>) -> Result<()> {
-        if series.is_some() {
-            self.series = series;
-            self.samples_left = self.reader.count(2, "sample count")? as u64;
-            self.starts_group = true;
-            return Ok(());
-        }
-        let count = self.reader.count(5, "gap count")?;
-        for _ in 0..count {
-            self.gaps.push(Gap::decode(&mut self.reader)?);
+    /// Skips the bytes between group head and samples, or the whole group if it has none.
+    pub(super) fn skip_group_extra(&mut self, head: GroupHead<'a>) -> Result<()> {
+        match head {
+            GroupHead::Samples(series, tag) => {
+                self.series = Some((series, tag));
+                self.samples_left = self.reader.count(2, "sample count")? as u64;
+                self.starts_group = true;
+            }
+            GroupHead::Gaps => {
+                let count = self.reader.count(5, "gap count")?;
+                for _ in 0..count {
+                    self.gaps.push(Gap::decode(&mut self.reader)?);
+                }
+            }
+            GroupHead::Section(EXEMPLARS) => {
+                self.exemplars.push(self.reader.bytes("exemplars")?);
+            }
+            GroupHead::Section(_) => drop(self.reader.bytes("section")?),
         }
         Ok(())
     }
@@ -170,8 +199,8 @@ impl<'a> BatchReader<'a> {
             if self.reader.is_empty() {
                 return Ok(None);
             }
-            let series = self.read_group_head()?;
-            self.skip_group_extra(series)?;
+            let head = self.read_group_head()?;
+            self.skip_group_extra(head)?;
         }
         self.samples_left = self.samples_left.saturating_sub(1);
         let offset = self.reader.offset();

@@ -5,6 +5,7 @@ use hist::codec::frame_body::{FrameBodyBuffer, PlainSummary};
 use proptest::prelude::*;
 
 use super::*;
+use crate::exemplar::{ExemplarAttributes, ExemplarSource};
 
 fn series(number: u8) -> Series {
     let kind = match number % 4 {
@@ -214,6 +215,8 @@ proptest! {
     fn random_bytes_do_not_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Batch::decode(bytes.clone());
         bytes.splice(0..0, [MAGIC, VERSION]);
+        let _ = Batch::decode(bytes.clone());
+        bytes[VERSION_OFFSET] = VERSION_WITH_SECTIONS;
         let _ = Batch::decode(bytes);
     }
 }
@@ -265,4 +268,84 @@ fn oversized_values_are_rejected() {
     let number = SampleValue::Number(1.0);
     assert!(writer.sample(&Sample { start: 2, end: 1, value: number.clone() }).is_err());
     assert!(writer.sample(&Sample { start: i64::MIN, end: 1, value: number }).is_err());
+}
+
+fn exemplar(number: u8) -> Exemplar {
+    Exemplar {
+        time: i64::from(number) << 30,
+        value: f64::from(number) + 0.5,
+        trace_id: [number; 16],
+        span_id: [number; 8],
+        attributes: ExemplarAttributes::new([("user", "u1")]).0,
+        source: ExemplarSource::Scrape,
+    }
+}
+
+fn batch_with_exemplars(numbers: std::ops::Range<u8>) -> Batch {
+    let mut writer = BatchWriter::default();
+    for number in [0, 2] {
+        writer.series_by_id(series(number).id(), &series(number));
+        let value = value(series(number).kind(), 1.0);
+        writer.sample(&Sample { start: 0, end: 1, value }).unwrap();
+    }
+    writer.gap(Gap { start: 1, end: 2, producer: None, lost: None, reason: "why".to_owned() });
+    numbers.for_each(|number| writer.exemplar(series(number % 4).id(), &exemplar(number)));
+    writer.finish()
+}
+
+fn exemplars_of(batch: &Batch) -> Vec<(SeriesId, Exemplar)> {
+    let mut reader = batch.read();
+    assert_eq!(reader.by_ref().map(Result::unwrap).count() as u64, batch.samples());
+    reader.exemplars().map(Result::unwrap).collect()
+}
+
+#[test]
+fn exemplars_follow_their_batch() {
+    let batch = batch_with_exemplars(0..9);
+    let expected: Vec<_> = (0..9).map(|n| (series(n % 4).id(), exemplar(n))).collect();
+    assert_eq!(batch.exemplars(), 9);
+    assert_eq!(exemplars_of(&batch), expected);
+    assert_eq!(Batch::decode(batch.bytes().to_owned()), Ok(batch.clone()));
+    let key = |id| (0..4).map(series).find(|of| of.id() == id).map(|of| of.canonical_key());
+    let gap = Gap { start: 3, end: 4, producer: None, lost: None, reason: "more".to_owned() };
+    let changed = [
+        batch.with_canonical_keys(&mut { key }).unwrap(),
+        batch.filter_series(&mut |_| false, &mut |_| {}).unwrap(),
+        batch.clone().with_gaps([gap].into_iter()),
+        batch.clone().with_mapped_gaps(&mut |gap| gap.producer = Some(1)).unwrap(),
+    ];
+    for changed in changed {
+        assert_eq!(changed.exemplars(), 9);
+        assert_eq!(exemplars_of(&changed), expected);
+        assert_eq!(Batch::decode(changed.bytes().to_owned()), Ok(changed));
+    }
+    let without = batch.without_exemplars().unwrap();
+    assert_eq!(without, batch_with_exemplars(0..0));
+}
+
+/// Releases without exemplars read all batches that have none.
+#[test]
+fn only_batches_with_exemplars_have_version_2() {
+    assert_eq!(batch_with_exemplars(0..0).bytes()[..2], [MAGIC, 1]);
+    assert_eq!(batch_with_exemplars(0..1).bytes()[..2], [MAGIC, 2]);
+    let mut writer = BatchWriter::default();
+    writer.exemplar(series(0).id(), &exemplar(0));
+    assert!(writer.exemplar_bytes() > 0 && !writer.is_empty());
+    assert_eq!(writer.discard_exemplars(), 1);
+    assert_eq!(writer.finish().bytes(), [MAGIC, 1]);
+}
+
+#[test]
+fn unknown_sections_are_skipped_in_version_2_only() {
+    let mut bytes = batch_with_exemplars(0..2).bytes().to_vec();
+    bytes.extend_from_slice(&[200, 3, 1, 2, 3]);
+    let batch = Batch::decode(bytes.clone()).unwrap();
+    assert_eq!((batch.samples(), batch.exemplars()), (2, 2));
+    bytes[VERSION_OFFSET] = VERSION;
+    assert!(Batch::decode(bytes.clone()).is_err());
+    (bytes[VERSION_OFFSET], bytes[2]) = (3, GAPS);
+    let error = Batch::decode(bytes).unwrap_err().to_string();
+    assert!(error.contains("version at byte 1 is 3, expected 1 or 2"), "{error}");
+    let cut = batch.bytes().len() - 1;
+    assert!(Batch::decode(batch.bytes()[..cut].to_vec()).is_err());
 }

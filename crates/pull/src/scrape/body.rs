@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 use decode::mapper::RowMapper;
 use decode::{
-    DecodedSample, InputError, SampleSink, SampleTemporality, SeriesSink, exposition,
-    prometheus_protobuf,
+    DecodedExemplar, DecodedSample, InputError, SampleSink, SampleTemporality, SeriesSink,
+    exposition, prometheus_protobuf,
 };
 use http::{Response, header};
 
@@ -119,7 +119,15 @@ impl<R: SeriesSink> SampleSink for WithTargetLabels<'_, '_, R> {
         self.mapper.number(value);
     }
 
-    fn sample(&mut self, mut reading: DecodedSample) {
+    fn sample(&mut self, reading: DecodedSample) {
+        self.sample_with_exemplars(reading, Vec::new());
+    }
+
+    fn sample_with_exemplars(
+        &mut self,
+        mut reading: DecodedSample,
+        exemplars: Vec<DecodedExemplar>,
+    ) {
         if self.first_error.is_some() {
             return;
         }
@@ -130,7 +138,7 @@ impl<R: SeriesSink> SampleSink for WithTargetLabels<'_, '_, R> {
             (reading.start, reading.end) = (reading.start.filter(is_created), None);
         }
         self.attach(&mut reading.labels);
-        self.mapper.sample(reading);
+        self.mapper.sample_with_exemplars(reading, exemplars);
     }
 
     fn skipped(&mut self, what: &'static str) {

@@ -7,6 +7,7 @@ mod deletion;
 mod disk_full;
 #[path = "../../../journal/tests/it/dying_process.rs"]
 mod dying_process;
+mod exemplars;
 mod fixture;
 #[path = "../../../hist/tests/it/fuzz_inputs.rs"]
 mod fuzz_inputs;

@@ -89,6 +89,7 @@ impl NodeSettings {
             snapshots_dir: Some(data.join("snapshots")),
             dashboards_dir: Some(data.join("dashboards")),
             max_response_bytes: self.server(data).limits.max_response_bytes(),
+            trace_url: self.exemplars.trace_url.clone(),
             ..default
         }
     }
@@ -115,7 +116,28 @@ impl NodeSettings {
             interval: duration_or(self.collection_interval, default.interval),
             publish: true,
             absence: self.absence(),
+            exemplars: self.exemplar_policy(),
             ..default
+        }
+    }
+
+    fn exemplar_policy(&self) -> intake::ExemplarPolicy {
+        let (table, default) = (&self.exemplars, intake::ExemplarPolicy::default());
+        intake::ExemplarPolicy {
+            is_enabled: table.enabled.unwrap_or(default.is_enabled),
+            attributes: table.attributes.clone(),
+            hashed_attributes: table.hash_attributes.clone(),
+        }
+    }
+
+    /// How the store keeps exemplars.
+    pub(crate) fn exemplars(&self) -> store::ExemplarOptions {
+        let (table, default) = (&self.exemplars, store::ExemplarOptions::default());
+        let retention = table.retention.map(|retention| retention.0.as_nanos());
+        let retention = retention.map(|ns| i64::try_from(ns).unwrap_or(i64::MAX));
+        store::ExemplarOptions {
+            bytes_max: table.max_memory.map_or(default.bytes_max, Size::in_memory),
+            retention: retention.unwrap_or(default.retention),
         }
     }
 

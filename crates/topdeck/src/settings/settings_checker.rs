@@ -17,6 +17,13 @@ const INTERVALS: std::ops::RangeInclusive<Duration> =
 const ABSENCE_MIN: Duration = Duration::from_secs(2);
 
 const ABSENCE: TableRef<'static> = TableRef::named("absence");
+/// A shorter retention than a minute, the unit of the sample, keeps nothing for long.
+const EXEMPLAR_RETENTIONS: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(60)..=Duration::from_secs(7 * 24 * 3600);
+/// Maximum memory of exemplars: their file is written as a whole.
+const EXEMPLAR_BYTES_MAX: u64 = 512 << 20;
+
+const EXEMPLARS: TableRef<'static> = TableRef::named("exemplars");
 const HTTP: TableRef<'static> = TableRef::named("http");
 const HTTP_TLS: TableRef<'static> = TableRef::named("http.tls");
 const HTTP_LIMITS: TableRef<'static> = TableRef::named("http.limits");
@@ -39,6 +46,7 @@ impl NodeSettings {
         if self.absence.intervals == Some(0) {
             check.problem(ABSENCE, "intervals", "intervals is 0, must be at least 1");
         }
+        self.check_exemplars(check);
         if let Some(tls) = &self.http.tls {
             check.file(HTTP_TLS, "certificate", Some(&tls.certificate));
             check.file(HTTP_TLS, "key", Some(&tls.key));
@@ -76,5 +84,30 @@ impl NodeSettings {
                 it",
         );
         at_least("max_query_memory", limits.max_query_memory, query_bytes_min, share);
+    }
+
+    fn check_exemplars(&self, check: &mut SettingsCheck<'_>) {
+        let table = &self.exemplars;
+        if let Some(retention) = table.retention
+            && !EXEMPLAR_RETENTIONS.contains(&retention.0)
+        {
+            let what = format!("retention is {:?}, must be 1min to 7d", retention.0);
+            check.problem(EXEMPLARS, "retention", what);
+        }
+        if let Some(Size(bytes)) = table.max_memory
+            && bytes > EXEMPLAR_BYTES_MAX
+        {
+            let what = format!(
+                "max_memory is {bytes} bytes, must be at most {}MiB",
+                EXEMPLAR_BYTES_MAX >> 20
+            );
+            check.problem(EXEMPLARS, "max_memory", what);
+        }
+        if let Some(url) = &table.trace_url
+            && !(url.starts_with("http://") || url.starts_with("https://"))
+        {
+            let what = format!("trace_url is {url:?}, must be an http or https URL");
+            check.problem(EXEMPLARS, "trace_url", what);
+        }
     }
 }

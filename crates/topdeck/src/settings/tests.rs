@@ -48,6 +48,9 @@ fn example_settings_are_valid() {
     assert_eq!(node.intake().level, nothing.intake().level);
     assert_eq!(node.intake().absence, nothing.intake().absence);
     assert!(node.absence.enabled.is_some() && node.absence.retire_after.is_some());
+    assert_eq!(node.intake().exemplars, nothing.intake().exemplars);
+    assert_eq!(node.exemplars(), nothing.exemplars());
+    assert!(node.exemplars.enabled.is_some() && node.exemplars.max_memory.is_some());
     assert_eq!(node.log, nothing.log);
     assert_eq!(node.query_service(data), nothing.query_service(data));
     let host = |settings: &Settings| {
@@ -444,6 +447,34 @@ fn log_and_silence_are_settings() {
               | ^
             line 3: intervals is 0, must be at least 1
               | intervals = 0
+              | ^"#]],
+    );
+}
+
+#[test]
+fn exemplars_are_settings() {
+    let text = "[exemplars]\nenabled = false\nretention = \"10min\"\nmax_memory = \"1MiB\"\n\
+                attributes = [\"route\"]\nhash_attributes = [\"user\"]\n\
+                trace_url = \"https://t/{trace_id}\"\n";
+    let node = parse(text).node;
+    let exemplars = store::ExemplarOptions { bytes_max: 1 << 20, retention: 10 * store::MINUTE };
+    assert_eq!(node.exemplars(), exemplars);
+    let policy = node.intake().exemplars;
+    assert!(!policy.is_enabled && policy.hashed_attributes == ["user"]);
+    assert_eq!(policy.attributes, Some(vec!["route".to_owned()]));
+    let url = node.query_service(Path::new("/data")).trace_url;
+    assert_eq!(url.as_deref(), Some("https://t/{trace_id}"));
+    check(
+        "[exemplars]\nretention = \"30s\"\nmax_memory = \"1GiB\"\ntrace_url = \"t/{trace_id}\"\n",
+        expect![[r#"
+            line 2: retention is 30s, must be 1min to 7d
+              | retention = "30s"
+              | ^
+            line 3: max_memory is 1073741824 bytes, must be at most 512MiB
+              | max_memory = "1GiB"
+              | ^
+            line 4: trace_url is "t/{trace_id}", must be an http or https URL
+              | trace_url = "t/{trace_id}"
               | ^"#]],
     );
 }

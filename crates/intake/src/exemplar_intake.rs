@@ -1,0 +1,195 @@
+//! Exemplars at the intake: which are accepted, and which of their attributes are kept.
+//!
+//! Attributes may be personal, so they are removed or replaced by hashes before anything is
+//! written. A hash is 64 bits of BLAKE3 over the journal's random id, the name and the value, as 16
+//! hexadecimal digits: equal values of a node have equal hashes.
+
+use std::borrow::Cow;
+
+use decode::ExemplarProblem;
+use model::{Exemplar, ExemplarAttributes, blake3_128};
+
+use crate::meter::{EventCounter, Meter};
+
+/// Which attributes of exemplars are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExemplarPolicy {
+    /// Whether exemplars are accepted; default: `true`.
+    pub is_enabled: bool,
+    /// Names of the attributes that are kept; all by default.
+    pub attributes: Option<Vec<String>>,
+    /// Names of attributes of which only a hash is kept.
+    pub hashed_attributes: Vec<String>,
+}
+
+impl Default for ExemplarPolicy {
+    fn default() -> ExemplarPolicy {
+        ExemplarPolicy { is_enabled: true, attributes: None, hashed_attributes: Vec::new() }
+    }
+}
+
+/// Why the intake refuses an exemplar that a decoder accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExemplarRefusal {
+    /// Exemplars are disabled.
+    Disabled,
+    /// The batch has its maximum of exemplars.
+    BatchFull,
+    /// The series is invalid.
+    InvalidSeries,
+}
+
+/// Policy and counters.
+#[derive(Debug)]
+pub(crate) struct ExemplarIntake {
+    policy: ExemplarPolicy,
+    /// Distinguishes the hashes of this node.
+    salt: [u8; 16],
+    accepted: EventCounter,
+    truncated: EventCounter,
+    refused: Vec<(&'static str, EventCounter)>,
+}
+
+impl ExemplarRefusal {
+    const ALL: [ExemplarRefusal; 3] =
+        [ExemplarRefusal::Disabled, ExemplarRefusal::BatchFull, ExemplarRefusal::InvalidSeries];
+
+    fn name(self) -> &'static str {
+        match self {
+            ExemplarRefusal::Disabled => "disabled",
+            ExemplarRefusal::BatchFull => "batch_full",
+            ExemplarRefusal::InvalidSeries => "invalid_series",
+        }
+    }
+}
+
+impl ExemplarIntake {
+    pub(crate) fn new(policy: ExemplarPolicy, journal: u128, meter: &Meter) -> ExemplarIntake {
+        let about = "Exemplars refused, by reason; their samples are stored";
+        let problems = ExemplarProblem::ALL.into_iter();
+        let problems = problems.filter(|problem| *problem != ExemplarProblem::Truncated);
+        let reasons = problems.map(ExemplarProblem::name);
+        let refused = reasons
+            .chain(ExemplarRefusal::ALL.map(ExemplarRefusal::name))
+            .map(|reason| {
+                let labels = [("reason", reason)];
+                (reason, meter.counter("topdeck_exemplars_refused_total", about, &labels))
+            })
+            .collect();
+        let counter = |name, about| meter.counter(name, about, &[]);
+        ExemplarIntake {
+            policy,
+            salt: journal.to_le_bytes(),
+            accepted: counter(
+                "topdeck_exemplars_accepted_total",
+                "Exemplars written to the journal",
+            ),
+            truncated: counter(
+                "topdeck_exemplars_truncated_total",
+                "Exemplars with attributes cut off or left out because of their size or number",
+            ),
+            refused,
+        }
+    }
+
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.policy.is_enabled
+    }
+
+    pub(crate) fn count_accepted(&self, exemplars: u64) {
+        if exemplars > 0 {
+            self.accepted.add(exemplars);
+        }
+    }
+
+    pub(crate) fn count_problem(&self, problem: ExemplarProblem) {
+        match problem {
+            ExemplarProblem::Truncated => self.truncated.add(1),
+            problem => self.count_reason(problem.name(), 1),
+        }
+    }
+
+    pub(crate) fn count_refused(&self, refusal: ExemplarRefusal, exemplars: u64) {
+        self.count_reason(refusal.name(), exemplars);
+    }
+
+    fn count_reason(&self, reason: &str, exemplars: u64) {
+        if let Some((_, counter)) = self.refused.iter().find(|(known, _)| *known == reason) {
+            counter.add(exemplars);
+        }
+    }
+
+    /// The exemplar as it is stored.
+    pub(crate) fn redact<'a>(&self, exemplar: &'a Exemplar) -> Cow<'a, Exemplar> {
+        let ExemplarPolicy { attributes: allowed, hashed_attributes: hashed, .. } = &self.policy;
+        let has_attributes = !exemplar.attributes.bytes().is_empty();
+        if !has_attributes || allowed.is_none() && hashed.is_empty() {
+            return Cow::Borrowed(exemplar);
+        }
+        let is = |names: &[String], name: &str| names.iter().any(|known| known == name);
+        let is_allowed = |name: &str| allowed.as_ref().is_none_or(|names| is(names, name));
+        let kept = exemplar.attributes.iter().filter(|(name, _)| {
+            // To hash an attribute is to keep it.
+            is_allowed(name) || is(hashed, name)
+        });
+        let kept: Vec<(&str, Cow<'_, str>)> = kept
+            .map(|(name, value)| match is(hashed, name) {
+                true => (name, Cow::Owned(self.hash(name, value))),
+                false => (name, Cow::Borrowed(value)),
+            })
+            .collect();
+        let pairs = kept.iter().map(|(name, value)| (*name, &**value));
+        let attributes = ExemplarAttributes::new(pairs).0;
+        Cow::Owned(Exemplar { attributes, ..exemplar.clone() })
+    }
+
+    fn hash(&self, name: &str, value: &str) -> String {
+        let hash = blake3_128(&[&self.salt, name.as_bytes(), &[0], value.as_bytes()].concat());
+        hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::ExemplarSource;
+
+    use super::*;
+
+    fn redacted(policy: ExemplarPolicy, journal: u128) -> Vec<(String, String)> {
+        let pairs = [("plan", "gold"), ("route", "/pay"), ("user", "u1")];
+        let exemplar = Exemplar {
+            time: 1,
+            value: 2.0,
+            trace_id: [3; 16],
+            span_id: [4; 8],
+            attributes: ExemplarAttributes::new(pairs).0,
+            source: ExemplarSource::Otlp,
+        };
+        let intake = ExemplarIntake::new(policy, journal, &Meter::default());
+        let found = intake.redact(&exemplar);
+        assert_eq!((found.value, found.trace_id), (2.0, [3; 16]));
+        let text = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        found.attributes.iter().map(text).collect()
+    }
+
+    #[test]
+    fn attributes_are_removed_or_hashed() {
+        let names = |found: &[(String, String)]| {
+            found.iter().map(|(name, _)| name.clone()).collect::<Vec<String>>()
+        };
+        let all = redacted(ExemplarPolicy::default(), 1);
+        assert_eq!(names(&all), ["plan", "route", "user"]);
+        let allowed = Some(vec!["route".to_owned(), "absent".to_owned()]);
+        let policy = ExemplarPolicy { attributes: allowed, ..ExemplarPolicy::default() };
+        assert_eq!(redacted(policy.clone(), 1), [("route".to_owned(), "/pay".to_owned())]);
+        let policy = ExemplarPolicy { hashed_attributes: vec!["user".to_owned()], ..policy };
+        let found = redacted(policy.clone(), 1);
+        assert_eq!(names(&found), ["route", "user"]);
+        let hash = &found[1].1;
+        assert!(hash.len() == 16 && !hash.contains("u1"), "{hash}");
+        assert_eq!(redacted(policy.clone(), 1), found, "the hash of a node is stable");
+        assert_ne!(redacted(policy, 2)[1].1, *hash, "another node has other hashes");
+        let none = ExemplarPolicy { attributes: Some(Vec::new()), ..ExemplarPolicy::default() };
+        assert_eq!(redacted(none, 1), []);
+    }
+}

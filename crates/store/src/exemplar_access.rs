@@ -1,0 +1,84 @@
+//! Exemplars of an open store: read from the journal, selected, saved, deleted.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use std::ops::Range;
+
+use hist::LimitInclusion;
+use model::{BatchReader, Exemplar, SeriesId};
+
+use crate::exemplars::{self, ExemplarRequest, ExemplarSelection, ExemplarStat};
+use crate::inner::StoreInner;
+use crate::mutex::lock;
+use crate::store::Store;
+
+impl Store {
+    /// Selects exemplars. `count_above` is the number of all values above a limit, in the range and
+    /// the series of the request, or `None` if it is unknown: then so are the weights.
+    pub fn select_exemplars(
+        &self,
+        request: &ExemplarRequest,
+        count_above: &dyn Fn(f64, LimitInclusion) -> Option<f64>,
+    ) -> ExemplarSelection {
+        let inner = self.inner();
+        // What was acknowledged before is included; a failure is reported elsewhere.
+        let _ = inner.catch_up();
+        let mut reservoir = lock(&inner.exemplars);
+        reservoir.expire(inner.now());
+        exemplars::select(&reservoir, request, count_above)
+    }
+
+    /// State of the exemplars.
+    pub fn exemplar_stat(&self) -> ExemplarStat {
+        let inner = self.inner();
+        let _ = inner.catch_up();
+        let mut reservoir = lock(&inner.exemplars);
+        reservoir.expire(inner.now());
+        reservoir.stat()
+    }
+}
+
+impl StoreInner {
+    /// Offers the exemplars of a batch whose samples were read. To read a record again changes
+    /// nothing.
+    pub(crate) fn offer_exemplars(&self, reader: &BatchReader<'_>) -> model::Result<()> {
+        let mut exemplars = reader.exemplars().peekable();
+        if exemplars.peek().is_none() {
+            return Ok(());
+        }
+        let (index, now) = (self.index(), self.now());
+        let mut reservoir = lock(&self.exemplars);
+        exemplars.try_for_each(|exemplar: model::Result<(SeriesId, Exemplar)>| {
+            let (series, exemplar) = exemplar?;
+            match index.number(&series) {
+                Some(_) => reservoir.offer(series, exemplar, now),
+                None => reservoir.count_unknown_series(),
+            }
+            Ok(())
+        })
+    }
+
+    /// Saves the exemplars if they have changed: before the records that have them leave the
+    /// journal. A failure costs no samples and is reported as a warning.
+    pub(crate) fn save_exemplars(&self) {
+        let bytes = {
+            let mut reservoir = lock(&self.exemplars);
+            reservoir.expire(self.now());
+            reservoir.take_changes().then(|| exemplars::encode(&reservoir))
+        };
+        let Some(bytes) = bytes else { return };
+        if let Err(error) = self.exemplar_file.replace(&bytes) {
+            lock(&self.exemplars).set_changed();
+            self.add_warning(format!("exemplars are only in memory: {error}"));
+        }
+    }
+
+    /// Deletes the exemplars of series in a range, and saves the rest: attributes may be personal.
+    pub(crate) fn delete_exemplars(&self, series: &dyn Fn(&SeriesId) -> bool, range: &Range<i64>) {
+        lock(&self.exemplars).delete(series, range);
+        self.save_exemplars();
+    }
+}

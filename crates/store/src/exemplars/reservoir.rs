@@ -1,0 +1,415 @@
+//! Reservoir of exemplars: per series, minute and cell of a ladder at most two, and the maximum of
+//! each series and minute.
+//!
+//! Each exemplar has a key, a hash of what it is. A cell keeps the exemplars with the lowest keys
+//! (a bottom-k sample), which is a uniform sample of all that were offered. What is kept depends
+//! neither on the order nor on repetitions, so that records may be read twice, and reservoirs are
+//! merged by offering the exemplars of one to the other. Two exemplars of a series and minute with
+//! equal value, ids and attributes are one: a scrape repeats what it returned before.
+//!
+//! The maximum is outside its cell's sample. A larger one takes its place, and the former maximum
+//! is offered to the sample of its cell: each cell with offered exemplars has one.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use model::{Exemplar, SeriesId};
+
+use super::ExemplarOptions;
+use super::ladder::LadderCell;
+use crate::resolution::{HOUR, MINUTE};
+
+/// Exemplars of a cell besides the maximum.
+const KEPT_PER_CELL: usize = 2;
+/// Exemplars that are later than now by more are not kept: they would outlive all others.
+const FUTURE_MAX: i64 = HOUR;
+/// Room for further exemplars of a series.
+const GROWTH: usize = 4;
+/// Upper estimate of a series' memory in a minute, apart from its exemplars: an entry of a hash
+/// table that has just grown, and an allocation.
+const SERIES_BYTES: usize = 2 * (size_of::<(SeriesId, SeriesExemplars)>() + 1) + ALLOCATION_BYTES;
+/// Upper estimate of an allocation's overhead.
+const ALLOCATION_BYTES: usize = 16;
+/// Upper estimate of a minute's memory apart from its series.
+const MINUTE_BYTES: usize = 256;
+/// Upper bound of what one exemplar adds: the budget is kept whatever it has as attributes.
+const EXEMPLAR_BYTES_MAX: usize = 4 << 10;
+
+/// An exemplar with its key.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct KeptExemplar {
+    pub(super) key: u64,
+    pub(super) cell: LadderCell,
+    pub(super) exemplar: Exemplar,
+}
+
+impl KeptExemplar {
+    /// Memory of the attributes.
+    fn attribute_bytes(&self) -> usize {
+        match self.exemplar.attributes.bytes().len() {
+            0 => 0,
+            bytes => bytes.saturating_add(ALLOCATION_BYTES),
+        }
+    }
+
+    /// Whether it is the maximum beside another one. Of equal values the one with the lower key.
+    fn exceeds(&self, other: &KeptExemplar) -> bool {
+        let (a, b) = (self.exemplar.value, other.exemplar.value);
+        a > b || a == b && self.key < other.key
+    }
+}
+
+/// Exemplars of a series in a minute.
+#[derive(Debug)]
+struct SeriesExemplars {
+    maximum: KeptExemplar,
+    /// By cell, then by key.
+    sample: Vec<KeptExemplar>,
+}
+
+#[derive(Debug, Default)]
+struct MinuteExemplars {
+    series: HashMap<SeriesId, SeriesExemplars>,
+    bytes: usize,
+}
+
+/// What became of the exemplars since the start of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExemplarCounts {
+    /// Kept, at least for some time.
+    pub kept: u64,
+    /// Not kept, or replaced: a uniform sample of the cell has others.
+    pub sampled_out: u64,
+    /// Known already.
+    pub duplicate: u64,
+    /// Before the retention, or in the future.
+    pub outside_time: u64,
+    /// Evicted, or not kept, because of the budget.
+    pub evicted: u64,
+    /// Of a series that the store does not have.
+    pub unknown_series: u64,
+}
+
+/// State of the exemplars.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExemplarStat {
+    /// Number of exemplars.
+    pub exemplars: u64,
+    /// Upper estimate of their memory, in bytes.
+    pub bytes: u64,
+    /// What became of all exemplars.
+    pub counts: ExemplarCounts,
+}
+
+/// A kept exemplar and where it is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExemplarMatch<'a> {
+    pub(super) series: SeriesId,
+    pub(super) kept: &'a KeptExemplar,
+    /// Whether it is the maximum of its series and minute.
+    pub(super) is_maximum: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Reservoir {
+    options: ExemplarOptions,
+    /// Start of the hashes.
+    seed: u64,
+    minutes: BTreeMap<i64, MinuteExemplars>,
+    bytes: usize,
+    /// End of the last minute that was evicted or has expired.
+    covered_from: i64,
+    counts: ExemplarCounts,
+    is_changed: bool,
+}
+
+impl Reservoir {
+    pub(crate) fn new(options: ExemplarOptions, seed: u64) -> Reservoir {
+        let (bytes, covered_from, counts) = (0, i64::MIN, ExemplarCounts::default());
+        let (minutes, is_changed) = (BTreeMap::new(), false);
+        Reservoir { options, seed, minutes, bytes, covered_from, counts, is_changed }
+    }
+
+    /// Offers an exemplar.
+    pub(crate) fn offer(&mut self, series: SeriesId, exemplar: Exemplar, now: i64) {
+        self.expire(now);
+        let minute = exemplar.time.div_euclid(MINUTE).saturating_mul(MINUTE);
+        let is_over = minute.saturating_add(MINUTE) <= self.covered_from;
+        if is_over || exemplar.time > now.saturating_add(FUTURE_MAX) {
+            self.counts.outside_time = self.counts.outside_time.saturating_add(1);
+            return;
+        }
+        let key = key_of(self.seed, &exemplar);
+        let offered = KeptExemplar { key, cell: LadderCell::of(exemplar.value), exemplar };
+        let budget = self.options.bytes_max.saturating_sub(EXEMPLAR_BYTES_MAX);
+        let is_first = self.minutes.range(..minute).next().is_none();
+        let is_full = is_first && self.bytes >= budget;
+        if is_full && !self.minutes.get(&minute).is_some_and(|of| of.series.contains_key(&series)) {
+            self.counts.evicted = self.counts.evicted.saturating_add(1);
+            return;
+        }
+        let of_minute = self.minutes.entry(minute).or_insert_with(|| {
+            self.bytes = self.bytes.saturating_add(MINUTE_BYTES);
+            MinuteExemplars { bytes: MINUTE_BYTES, ..MinuteExemplars::default() }
+        });
+        let before = of_minute.bytes;
+        let counts = &mut self.counts;
+        let is_kept = match is_full {
+            false => of_minute.offer(series, offered, counts),
+            true => of_minute.offer_maximum(series, offered, counts),
+        };
+        self.is_changed |= is_kept;
+        self.bytes = self.bytes.saturating_sub(before).saturating_add(of_minute.bytes);
+        while self.bytes > budget && self.minutes.len() > 1 {
+            self.evict_first_minute();
+        }
+    }
+
+    pub(crate) fn count_unknown_series(&mut self) {
+        self.counts.unknown_series = self.counts.unknown_series.saturating_add(1);
+    }
+
+    fn evict_first_minute(&mut self) {
+        let Some((&minute, evicted)) = self.minutes.first_key_value() else { return };
+        self.counts.evicted = self.counts.evicted.saturating_add(evicted.len());
+        self.covered_from = self.covered_from.max(minute.saturating_add(MINUTE));
+        self.remove_minute(minute);
+    }
+
+    fn remove_minute(&mut self, minute: i64) {
+        if let Some(removed) = self.minutes.remove(&minute) {
+            self.bytes = self.bytes.saturating_sub(removed.bytes);
+            self.is_changed = true;
+        }
+    }
+
+    /// Removes the minutes before the retention.
+    pub(crate) fn expire(&mut self, now: i64) {
+        let first = now.saturating_sub(self.options.retention);
+        self.covered_from = self.covered_from.max(first);
+        while let Some((&minute, _)) = self.minutes.first_key_value()
+            && minute.saturating_add(MINUTE) <= first
+        {
+            self.remove_minute(minute);
+        }
+    }
+
+    /// Removes the exemplars of series in a range.
+    pub(crate) fn delete(&mut self, is_deleted: &dyn Fn(&SeriesId) -> bool, range: &Range<i64>) {
+        for minute in self.minutes.values_mut() {
+            let before = minute.bytes;
+            let ids: Vec<SeriesId> =
+                minute.series.keys().filter(|id| is_deleted(id)).copied().collect();
+            ids.iter().for_each(|id| minute.delete(*id, range));
+            self.bytes = self.bytes.saturating_sub(before).saturating_add(minute.bytes);
+        }
+        self.minutes.retain(|_, minute| match minute.series.is_empty() {
+            true => {
+                self.bytes = self.bytes.saturating_sub(minute.bytes);
+                false
+            }
+            false => true,
+        });
+        self.is_changed = true;
+    }
+
+    /// Exemplars of a time range, with their series.
+    pub(super) fn matches<'a>(
+        &'a self,
+        range: &Range<i64>,
+        is_selected: &'a dyn Fn(&SeriesId) -> bool,
+    ) -> impl Iterator<Item = ExemplarMatch<'a>> {
+        let first = range.start.div_euclid(MINUTE).saturating_mul(MINUTE);
+        let last = range.end.max(first);
+        let minutes = self.minutes.range(first..last).map(|(_, minute)| minute);
+        let series = minutes.flat_map(|minute| &minute.series);
+        let range = range.clone();
+        series
+            .filter(|(id, _)| is_selected(id))
+            .flat_map(SeriesExemplars::matches)
+            .filter(move |found| range.contains(&found.kept.exemplar.time))
+    }
+
+    /// Start of the time of which exemplars are known.
+    pub(super) fn covered_from(&self) -> i64 {
+        self.covered_from
+    }
+
+    /// Whether something changed since the last call.
+    pub(crate) fn take_changes(&mut self) -> bool {
+        std::mem::take(&mut self.is_changed)
+    }
+
+    pub(crate) fn set_changed(&mut self) {
+        self.is_changed = true;
+    }
+
+    pub(crate) fn stat(&self) -> ExemplarStat {
+        let exemplars = self.minutes.values().map(MinuteExemplars::len).sum();
+        ExemplarStat { exemplars, bytes: self.bytes as u64, counts: self.counts }
+    }
+}
+
+impl MinuteExemplars {
+    /// Returns whether something changed.
+    fn offer(
+        &mut self,
+        series: SeriesId,
+        offered: KeptExemplar,
+        counts: &mut ExemplarCounts,
+    ) -> bool {
+        let Some(known) = self.series.get_mut(&series) else {
+            let bytes = SERIES_BYTES.saturating_add(offered.attribute_bytes());
+            self.bytes = self.bytes.saturating_add(bytes);
+            self.series.insert(series, SeriesExemplars { maximum: offered, sample: Vec::new() });
+            counts.kept = counts.kept.saturating_add(1);
+            return true;
+        };
+        let before = known.bytes();
+        let is_changed = known.offer(offered, counts);
+        self.bytes = self.bytes.saturating_sub(before).saturating_add(known.bytes());
+        is_changed
+    }
+
+    /// Offers an exemplar if the budget has no room for it: only a new maximum is kept, in the
+    /// place of the former one, and with attributes only if they are no longer.
+    fn offer_maximum(
+        &mut self,
+        series: SeriesId,
+        mut offered: KeptExemplar,
+        counts: &mut ExemplarCounts,
+    ) -> bool {
+        counts.evicted = counts.evicted.saturating_add(1);
+        let Some(known) = self.series.get_mut(&series) else { return false };
+        if !offered.exceeds(&known.maximum) {
+            return false;
+        }
+        if offered.attribute_bytes() > known.maximum.attribute_bytes() {
+            offered.exemplar.attributes = model::ExemplarAttributes::default();
+        }
+        let before = known.bytes();
+        known.maximum = offered;
+        self.bytes = self.bytes.saturating_sub(before).saturating_add(known.bytes());
+        true
+    }
+
+    fn len(&self) -> u64 {
+        self.series.values().map(|series| (series.sample.len() as u64).saturating_add(1)).sum()
+    }
+
+    /// Removes the exemplars of a series in a range.
+    fn delete(&mut self, id: SeriesId, range: &Range<i64>) {
+        let Some(of) = self.series.remove(&id) else { return };
+        let bytes = SERIES_BYTES.saturating_add(of.bytes());
+        self.bytes = self.bytes.saturating_sub(bytes);
+        let left = of.sample.into_iter().chain([of.maximum]);
+        // They were counted when they were kept.
+        let mut counts = ExemplarCounts::default();
+        for kept in left.filter(|kept| !range.contains(&kept.exemplar.time)) {
+            self.offer(id, kept, &mut counts);
+        }
+    }
+}
+
+impl SeriesExemplars {
+    fn matches<'a>(
+        (&series, of): (&SeriesId, &'a SeriesExemplars),
+    ) -> impl Iterator<Item = ExemplarMatch<'a>> + use<'a> {
+        let of_sample =
+            of.sample.iter().map(move |kept| ExemplarMatch { series, kept, is_maximum: false });
+        of_sample.chain([ExemplarMatch { series, kept: &of.maximum, is_maximum: true }])
+    }
+
+    /// Memory of the exemplars.
+    fn bytes(&self) -> usize {
+        let all = self.sample.iter().chain([&self.maximum]);
+        let attributes = all.map(KeptExemplar::attribute_bytes).fold(0, usize::saturating_add);
+        self.sample.capacity().saturating_mul(size_of::<KeptExemplar>()).saturating_add(attributes)
+    }
+
+    /// Returns whether something changed.
+    fn offer(&mut self, mut offered: KeptExemplar, counts: &mut ExemplarCounts) -> bool {
+        if offered.key == self.maximum.key {
+            counts.duplicate = counts.duplicate.saturating_add(1);
+            return self.maximum.set_earlier(&offered);
+        }
+        if offered.exceeds(&self.maximum) {
+            std::mem::swap(&mut self.maximum, &mut offered);
+            counts.kept = counts.kept.saturating_add(1);
+            // The former maximum was counted before.
+            let mut of_former = ExemplarCounts::default();
+            self.sample_in(offered, &mut of_former);
+            counts.sampled_out = counts.sampled_out.saturating_add(of_former.sampled_out);
+            return true;
+        }
+        self.sample_in(offered, counts)
+    }
+
+    /// Offers an exemplar to the sample of its cell.
+    fn sample_in(&mut self, offered: KeptExemplar, counts: &mut ExemplarCounts) -> bool {
+        let start = self.sample.partition_point(|kept| kept.cell < offered.cell);
+        let rest = self.sample.get(start..).unwrap_or_default();
+        let count = rest.iter().take_while(|kept| kept.cell == offered.cell).count();
+        let end = start.saturating_add(count);
+        let within = self.sample.get_mut(start..end).unwrap_or_default();
+        if let Some(known) = within.iter_mut().find(|known| known.key == offered.key) {
+            counts.duplicate = counts.duplicate.saturating_add(1);
+            return known.set_earlier(&offered);
+        }
+        let before = within.partition_point(|kept| kept.key < offered.key);
+        if count == KEPT_PER_CELL {
+            counts.sampled_out = counts.sampled_out.saturating_add(1);
+            if before == count {
+                return false;
+            }
+            self.sample.remove(end.saturating_sub(1));
+        } else if self.sample.len() == self.sample.capacity() {
+            self.sample.reserve_exact(GROWTH);
+        }
+        counts.kept = counts.kept.saturating_add(1);
+        self.sample.insert(start.saturating_add(before), offered);
+        true
+    }
+}
+
+impl KeptExemplar {
+    /// Of equal exemplars the earliest time counts; returns whether that changes something.
+    fn set_earlier(&mut self, other: &KeptExemplar) -> bool {
+        let is_earlier = other.exemplar.time < self.exemplar.time;
+        if is_earlier {
+            self.exemplar.time = other.exemplar.time;
+        }
+        is_earlier
+    }
+}
+
+/// Hash of what makes an exemplar unique in its series and minute.
+fn key_of(seed: u64, exemplar: &Exemplar) -> u64 {
+    let Exemplar { value, trace_id, span_id, attributes, .. } = exemplar;
+    let value = value.to_bits().to_le_bytes();
+    let parts: [&[u8]; 4] = [&value, trace_id, span_id, attributes.bytes()];
+    parts.into_iter().fold(seed, |hash, part| {
+        part.chunks(8).fold(mix(hash ^ part.len() as u64), |hash, chunk| {
+            let mut word = [0; 8];
+            word.iter_mut().zip(chunk).for_each(|(to, &from)| *to = from);
+            mix(hash ^ u64::from_le_bytes(word))
+        })
+    })
+}
+
+/// A step of SplitMix64 (Steele, Lea, Flood, “Fast splittable pseudorandom number generators”).
+pub(super) fn mix(state: u64) -> u64 {
+    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z.unbounded_shr(30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z.unbounded_shr(27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z.unbounded_shr(31)
+}
+
+#[cfg(test)]
+mod tests;
