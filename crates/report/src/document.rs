@@ -15,7 +15,7 @@ pub mod compare;
 pub mod deletion;
 pub mod heatmap;
 pub mod overview;
-mod reader;
+pub(crate) mod reader;
 pub mod result;
 pub mod selection;
 mod wide_bounds;

@@ -58,6 +58,7 @@ subcommands! {
     Query(crate::query::Options) => crate::query::run,
     Compare(crate::compare::Options) => crate::compare::run,
     Breakdown(crate::breakdown::Options) => crate::breakdown::run,
+    Exemplars(crate::exemplars::Options) => crate::exemplars::run,
     Heatmap(crate::heatmap::Options) => crate::heatmap::run,
     Cardinality(crate::cardinality::Options) => crate::cardinality::run,
     Delete(crate::store::delete::Options) => crate::store::delete::run,

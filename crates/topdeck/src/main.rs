@@ -23,6 +23,7 @@ mod doctor;
 #[cfg(test)]
 #[path = "../../../testdata/extensions/subcommand/rate.rs"]
 mod example;
+mod exemplars;
 mod generate;
 mod heatmap;
 mod hiccup;

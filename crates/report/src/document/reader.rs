@@ -11,21 +11,21 @@ use crate::error::{Result, bail, unsuitable};
 
 /// Value at a place of a document; absent fields are `null`.
 #[derive(Clone, Copy)]
-pub(super) struct DocumentReader<'a> {
+pub(crate) struct DocumentReader<'a> {
     name: &'a str,
     value: &'a Value,
 }
 
 impl<'a> DocumentReader<'a> {
-    pub(super) fn new(value: &'a Value) -> DocumentReader<'a> {
+    pub(crate) fn new(value: &'a Value) -> DocumentReader<'a> {
         DocumentReader { name: "document", value }
     }
 
-    pub(super) fn get(&self, name: &'a str) -> DocumentReader<'a> {
+    pub(crate) fn get(&self, name: &'a str) -> DocumentReader<'a> {
         DocumentReader { name, value: self.value.get(name).unwrap_or(&Value::Null) }
     }
 
-    pub(super) fn is_null(&self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         self.value.is_null()
     }
 
@@ -40,28 +40,28 @@ impl<'a> DocumentReader<'a> {
         })
     }
 
-    pub(super) fn text(&self) -> Result<&'a str> {
+    pub(crate) fn text(&self) -> Result<&'a str> {
         self.expected(self.value.as_str(), "a text")
     }
 
-    pub(super) fn optional_text(&self) -> Result<Option<&'a str>> {
+    pub(crate) fn optional_text(&self) -> Result<Option<&'a str>> {
         if self.is_null() { Ok(None) } else { self.text().map(Some) }
     }
 
-    pub(super) fn integer(&self) -> Result<i64> {
+    pub(crate) fn integer(&self) -> Result<i64> {
         self.expected(self.value.as_i64(), "an integer")
     }
 
-    pub(super) fn count(&self) -> Result<u64> {
+    pub(crate) fn count(&self) -> Result<u64> {
         self.expected(self.value.as_u64(), "a count")
     }
 
-    pub(super) fn flag(&self) -> Result<bool> {
+    pub(crate) fn flag(&self) -> Result<bool> {
         self.expected(self.value.as_bool(), "true or false")
     }
 
     /// A number; NaN and infinities are texts.
-    pub(super) fn number(&self) -> Result<f64> {
+    pub(crate) fn number(&self) -> Result<f64> {
         let number = match self.value.as_str() {
             Some("NaN") => Some(f64::NAN),
             Some("+Inf") => Some(f64::INFINITY),
@@ -72,18 +72,18 @@ impl<'a> DocumentReader<'a> {
     }
 
     /// A number, or this for `null`.
-    pub(super) fn number_or(&self, absent: f64) -> Result<f64> {
+    pub(crate) fn number_or(&self, absent: f64) -> Result<f64> {
         if self.is_null() { Ok(absent) } else { self.number() }
     }
 
-    pub(super) fn list(&self) -> Result<impl Iterator<Item = DocumentReader<'a>> + use<'a>> {
+    pub(crate) fn list(&self) -> Result<impl Iterator<Item = DocumentReader<'a>> + use<'a>> {
         let name = self.name;
         let list = self.expected(self.value.as_array(), "a list")?;
         Ok(list.iter().map(move |value| DocumentReader { name, value }))
     }
 
     /// Statistic with its bounds; `null` is no bound.
-    pub(super) fn bracket(&self) -> Result<Bracket> {
+    pub(crate) fn bracket(&self) -> Result<Bracket> {
         let (lower, upper) = (self.get("lower"), self.get("upper"));
         let unbounded = if lower.is_null() { f64::NEG_INFINITY } else { f64::INFINITY };
         Ok(Bracket {
@@ -93,7 +93,7 @@ impl<'a> DocumentReader<'a> {
         })
     }
 
-    pub(super) fn count_bracket(&self) -> Result<Bracket<u64>> {
+    pub(crate) fn count_bracket(&self) -> Result<Bracket<u64>> {
         Ok(Bracket {
             lower: self.get("lower").count()?,
             estimate: self.get("estimate").count()?,
@@ -102,7 +102,7 @@ impl<'a> DocumentReader<'a> {
     }
 
     /// The distribution in the field `frames`.
-    pub(super) fn mixture(&self) -> Result<Mixture> {
+    pub(crate) fn mixture(&self) -> Result<Mixture> {
         let mut mixture = Mixture::default();
         for frame in self.get("frames").list()? {
             let bytes = BASE64_STANDARD.decode(frame.text()?);
@@ -112,7 +112,7 @@ impl<'a> DocumentReader<'a> {
         Ok(mixture)
     }
 
-    pub(super) fn labels(&self) -> Result<LabelSet> {
+    pub(crate) fn labels(&self) -> Result<LabelSet> {
         let labels = self.expected(self.value.as_object(), "labels")?;
         let mut pairs = Vec::with_capacity(labels.len());
         for (name, value) in labels {
@@ -122,14 +122,14 @@ impl<'a> DocumentReader<'a> {
         Ok(LabelSet::new(pairs))
     }
 
-    pub(super) fn kind(&self) -> Result<SeriesKind> {
+    pub(crate) fn kind(&self) -> Result<SeriesKind> {
         let name = self.text()?;
         let known = selector::KINDS.iter().find(|(_, word)| *word == name);
         Ok(self.expected(known, "a kind of series")?.0)
     }
 
     /// The series with these fields: `super::series_fields`.
-    pub(super) fn series(&self) -> Result<Series> {
+    pub(crate) fn series(&self) -> Result<Series> {
         let labels = self.get("labels").labels()?;
         let unit = self.get("unit").optional_text()?.unwrap_or("");
         let series = Series::new(self.get("name").text()?, self.get("kind").kind()?)
@@ -138,7 +138,7 @@ impl<'a> DocumentReader<'a> {
         self.expected(series.validate().ok(), "a series")
     }
 
-    pub(super) fn gaps(&self) -> Result<Vec<Gap>> {
+    pub(crate) fn gaps(&self) -> Result<Vec<Gap>> {
         self.list()?.map(|gap| gap.gap()).collect()
     }
 

@@ -199,6 +199,7 @@ fn every_subcommand_has_a_page_and_completions() {
         "demo",
         "diff",
         "doctor",
+        "exemplars",
         "gen",
         "heatmap",
         "hiccup",

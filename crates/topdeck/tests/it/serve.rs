@@ -16,6 +16,7 @@ mod contact_outage;
 mod contacts;
 mod damage;
 mod data_loss;
+mod exemplars;
 mod forward;
 mod full_disk;
 mod load_sender;
