@@ -10,8 +10,9 @@ pub(crate) use self::once::OnceLock;
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
-/// loom has no `OnceLock`. This one has the same contract (the first `set` wins and happens before
-/// every `get` that sees it). Stored objects are leaked, a few in each modelled run.
+/// loom has no `OnceLock`. This one has the same contract (the first value wins, and its
+/// initialization happens before every `get` that sees it). Stored objects are leaked, a few in
+/// each modelled run.
 #[cfg(loom)]
 mod once {
     use loom::sync::Mutex;

@@ -199,10 +199,7 @@ fn bad_bytes_are_reported_with_their_offset() {
         &format!("at byte 2: val is -128 with exponent 0, {val}"),
     );
     check_rejected(&[0, 1, 0xff, 1, 0, 1], &format!("at byte 2: val is -1 with exponent 1, {val}"));
-    check_rejected(
-        &[0, 0, 7],
-        "at byte 2: end is 1 more bytes, expected nothing after the histogram",
-    );
+    check_rejected(&[0, 0, 7], "at byte 2: end is 1 more bytes, expected none");
     let most = [0xff; 8];
     let twice = [&[0, 2, 10, 0, 7][..], &most, &[10, 0, 7], &most].concat();
     assert_eq!(decode(&twice), Err(DecodeError::Parts(PartsError::CountOverflow)));

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! size      field
-//!    any    header       see `header.rs`; all histograms have one scheme, unit and temporality
-//!    any    histograms   varint
-//!    any    threshold    the zero threshold, a number as in a frame; one for all
-//!    any    limits       varint, then the declared thresholds as numbers; the same for all
-//!    any    positive     counts, see `matrix.rs`
-//!    any    negative     counts
-//!    any    columns      varint of their length in bytes, then bits: statistics, see `columns.rs`
-//!      4    checksum     CRC-32C of everything before it
+//!    any    header          see `header.rs`; all histograms have one scheme, unit and temporality
+//!    any    histograms      varint
+//!    any    zero threshold  a number as in `frame.rs`; one for all
+//!    any    thresholds      varint, then the declared thresholds as numbers; the same for all
+//!    any    positive        counts, see `matrix.rs`
+//!    any    negative        counts
+//!    any    summary         varint of its length in bytes, then bits: columns, see `columns.rs`
+//!      4    checksum        CRC-32C of everything before it
 //! ```
 //! `docs/formats/block.md` describes the same format byte by byte.
 
@@ -26,7 +26,7 @@ use crate::codec::header::{
 };
 pub use crate::codec::matrix::CELLS_MAX;
 use crate::codec::matrix::{
-    self, ColumnUnion, CountTable, CountWord, FrameObserver, MatrixDecoder, MatrixFrame,
+    self, ColumnUnion, CountTable, CountWord, MatrixDecoder, Stripe, StripeObserver,
 };
 use crate::codec::row_bounds::{ColumnPredictor, MatrixColumns, RowBounds};
 use crate::error::DecodeError;
@@ -39,12 +39,12 @@ pub const HISTOGRAMS_MAX: usize = 4096;
 /// Maximum number of different buckets of one sign in a block of up to eight histograms.
 pub const BUCKETS_MAX: u64 = CELLS_MAX / 8;
 /// Maximum number of declared thresholds in one block.
-pub const LIMITS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
+pub const THRESHOLDS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
 
-/// Number of indexes between the first and the last column, in total and per column, up to which a
-/// window for all columns of a block is allocated at once.
-const SPAN_FREE: i64 = 1024;
-const SPAN_PER_COLUMN: i64 = 4;
+/// A window for all bucket columns of a block is allocated at once if `last index - first index <=
+/// NARROW_SPAN + NARROW_SPAN_PER_COLUMN * columns`.
+const NARROW_SPAN: i64 = 1024;
+const NARROW_SPAN_PER_COLUMN: i64 = 4;
 
 /// Error encoding a block.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -99,8 +99,8 @@ pub fn encode(
 
     let start = out.len();
     let has_bounds = histograms.iter().any(|histogram| {
-        let sides = [histogram.tracked_min(), histogram.tracked_max()];
-        sides.iter().any(|side| matches!(side, TrackedValue::Bound(_)))
+        let extremes = [histogram.tracked_min(), histogram.tracked_max()];
+        extremes.iter().any(|extreme| matches!(extreme, TrackedValue::Bound(_)))
     });
     let version = if has_bounds { BLOCK_VERSION_WITH_BOUNDS } else { BLOCK_VERSION };
     put_header(out, (BLOCK_MAGIC, version), meta, first.scheme());
@@ -120,13 +120,13 @@ pub fn encode(
 }
 
 fn check_uniform(histograms: &[Histogram], first: &Histogram) -> Result<(), BlockError> {
-    let limits = |histogram: &Histogram| -> Vec<u64> {
+    let thresholds = |histogram: &Histogram| -> Vec<u64> {
         histogram.thresholds().iter().map(|threshold| threshold.value.to_bits()).collect()
     };
     for (position, histogram) in histograms.iter().enumerate() {
         if histogram.scheme() != first.scheme()
             || histogram.zero_threshold() != first.zero_threshold()
-            || limits(histogram) != limits(first)
+            || thresholds(histogram) != thresholds(first)
         {
             return Err(BlockError::NotUniform { position });
         }
@@ -160,7 +160,7 @@ pub fn scheme(bytes: &[u8]) -> Result<Scheme, DecodeError> {
 /// Whether the histograms of a block have declared thresholds, from its header. The rest of the
 /// block is neither read nor checked.
 pub fn has_thresholds(bytes: &[u8]) -> Result<bool, DecodeError> {
-    Ok(!BlockHeader::read(&mut ByteReader::new(bytes))?.limits.is_empty())
+    Ok(!BlockHeader::read(&mut ByteReader::new(bytes))?.thresholds.is_empty())
 }
 
 /// Adds the histograms of `range` to `accumulator`. A damaged block is rejected and nothing is
@@ -261,13 +261,13 @@ pub(super) fn verify_checksum(bytes: &[u8]) -> Result<&[u8], DecodeError> {
     if found == expected { Ok(body) } else { Err(DecodeError::Checksum { found, expected }) }
 }
 
-/// Reader of the columns, the last field of a block.
-pub(super) fn columns_reader<'a>(
+/// Reader of the summary columns, the last field of a block.
+pub(super) fn summary_reader<'a>(
     reader: &mut ByteReader<'a>,
 ) -> Result<BitReader<'a>, DecodeError> {
-    let len = reader.varint("columns length")?;
+    let len = reader.varint("summary length")?;
     let offset = reader.offset();
-    let bits = reader.read_bytes(usize::try_from(len).unwrap_or(usize::MAX), "columns")?;
+    let bits = reader.read_bytes(usize::try_from(len).unwrap_or(usize::MAX), "summary")?;
     reader.finish()?;
     Ok(BitReader::new(bits, offset))
 }
@@ -279,7 +279,7 @@ pub(super) struct BlockHeader {
     pub(super) scheme: Scheme,
     pub(super) rows: usize,
     pub(super) zero_threshold: f64,
-    limits: Vec<f64>,
+    thresholds: Vec<f64>,
 }
 
 impl BlockHeader {
@@ -298,30 +298,30 @@ impl BlockHeader {
             scheme,
             rows: rows as usize,
             zero_threshold,
-            limits: read_limits(reader)?,
+            thresholds: read_thresholds(reader)?,
         })
     }
 }
 
-fn read_limits(reader: &mut ByteReader<'_>) -> Result<Vec<f64>, DecodeError> {
+fn read_thresholds(reader: &mut ByteReader<'_>) -> Result<Vec<f64>, DecodeError> {
     let at = reader.offset();
-    let count = reader.varint("limit count")?;
-    if count > LIMITS_MAX {
-        let (field, limit) = ("limit count", LIMITS_MAX);
+    let count = reader.varint("threshold count")?;
+    if count > THRESHOLDS_MAX {
+        let (field, limit) = ("threshold count", THRESHOLDS_MAX);
         return Err(DecodeError::Limit { offset: at, field, found: count, limit });
     }
-    (0..count).map(|_| read_number(reader, "limit")).collect()
+    (0..count).map(|_| read_number(reader, "threshold")).collect()
 }
 
-/// Block with decoded summary columns; counts are decoded on demand.
+/// Block with decoded summary columns; bucket counts are decoded on demand.
 struct BlockDecoder {
     header: BlockHeader,
-    /// Columns: zero count, overflow, underflow, NaN, then the count above each threshold.
+    /// Summary columns: zero count, overflow, underflow, NaN, then the count above each threshold.
     summary_counts: Vec<Vec<u64>>,
     summaries: SummaryColumns,
     row_bounds: Vec<RowBounds>,
-    /// Columns of the positive counts.
-    columns: MatrixColumns,
+    /// Bucket columns of the positive counts.
+    positive_columns: MatrixColumns,
 }
 
 impl BlockDecoder {
@@ -332,48 +332,41 @@ impl BlockDecoder {
         let rows = head.rows;
         let positive = MatrixDecoder::read(&mut reader, rows)?;
         let negative = MatrixDecoder::read(&mut reader, rows)?;
-        let mut bits = columns_reader(&mut reader)?;
-        let side_counts = (0..head.limits.len().wrapping_add(4))
+        let mut bits = summary_reader(&mut reader)?;
+        let summary_counts = (0..head.thresholds.len().wrapping_add(4))
             .map(|_| columns::get_summary_counts(&mut bits, rows))
             .collect::<Result<Vec<_>, _>>()?;
         let exponent = columns::get_exponent(&mut bits)?;
         let predictor = ColumnPredictor::new(&head.scheme, head.zero_threshold, exponent);
-        let mut extents = vec![RowBounds::default(); rows];
+        let mut row_bounds = vec![RowBounds::default(); rows];
         if let (false, Some(&found)) = (head.scheme.is_mirrored(), negative.indexes.first()) {
             let scheme = Box::new(head.scheme.clone());
             return Err(PartsError::OutsideGrid { found, scheme }.into());
         }
-        let large = side_counts.iter().flatten().any(|&count| count >> 60 > 0);
-        let asks_for_totals = large || positive.wide || negative.wide || !head.limits.is_empty();
+        let large = summary_counts.iter().flatten().any(|&count| count >> 60 > 0);
+        let asks_for_totals =
+            large || positive.wide || negative.wide || !head.thresholds.is_empty();
         let mut totals = vec![Some(0u64); if asks_for_totals { rows } else { 0 }];
         let mut take = |matrix: MatrixDecoder<'_>, is_negative| {
             let columns = predictor.columns(&matrix.indexes, is_negative)?;
-            let (extents, totals) = (&mut extents, &mut totals);
-            let table = matrix.table(&mut RowBoundsBuilder {
-                columns: &columns,
-                row_bounds: extents,
-                totals,
-            })?;
+            let (row_bounds, totals) = (&mut row_bounds, &mut totals);
+            let table =
+                matrix.table(&mut RowBoundsBuilder { columns: &columns, row_bounds, totals })?;
             Ok::<_, DecodeError>((columns, table))
         };
         let (positive_columns, positive) = take(positive, false)?;
         let (negative_columns, negative) = take(negative, true)?;
         let columns = [positive_columns, negative_columns];
-        for (row, extent) in extents.iter_mut().enumerate() {
-            let beside = [0, 1, 2].map(|column: usize| side_counts[column][row]);
-            predictor.finish_row(extent, &columns, beside);
+        for (row, bounds) in row_bounds.iter_mut().enumerate() {
+            let counts = [0, 1, 2].map(|column: usize| summary_counts[column][row]);
+            predictor.finish_row(bounds, &columns, counts);
         }
         let may_bound = head.version == BLOCK_VERSION_WITH_BOUNDS;
-        let sides = SummaryColumns::read(&mut bits, &extents, exponent, may_bound)?;
+        let summaries = SummaryColumns::read(&mut bits, &row_bounds, exponent, may_bound)?;
         bits.finish()?;
-        let [columns, _] = columns;
-        let block = BlockDecoder {
-            header: head,
-            summary_counts: side_counts,
-            summaries: sides,
-            row_bounds: extents,
-            columns,
-        };
+        let [positive_columns, _] = columns;
+        let block =
+            BlockDecoder { header: head, summary_counts, summaries, row_bounds, positive_columns };
         block.check(&totals)?;
         Ok((block, [positive, negative]))
     }
@@ -385,32 +378,32 @@ impl BlockDecoder {
             return Err(PartsError::ZeroThreshold { found: self.header.zero_threshold });
         }
         for (row, &total) in totals.iter().enumerate() {
-            let beside =
+            let add =
                 |total: u64, column: usize| total.checked_add(self.summary_counts[column][row]);
-            let count = total.and_then(|total| (0..3).try_fold(total, beside));
-            let count = count.filter(|&count| beside(count, 3).is_some());
+            let count = total.and_then(|total| (0..3).try_fold(total, add));
+            let count = count.filter(|&count| add(count, 3).is_some());
             check_thresholds(&self.thresholds(row), count.ok_or(PartsError::CountOverflow)?)?;
         }
         Ok(())
     }
 
     fn thresholds(&self, row: usize) -> Vec<Threshold> {
-        let limits = self.header.limits.iter().zip(&self.summary_counts[4..]);
-        limits.map(|(&value, column)| Threshold { value, above: column[row] }).collect()
+        let columns = self.header.thresholds.iter().zip(&self.summary_counts[4..]);
+        columns.map(|(&value, column)| Threshold { value, above: column[row] }).collect()
     }
 
-    /// The fields of a row beside its buckets.
+    /// The summary of a row: all fields but its buckets.
     fn parts(&self, row: usize) -> HistogramParts {
-        let side_count = |column: usize| self.summary_counts[column][row];
+        let count = |column: usize| self.summary_counts[column][row];
         HistogramParts {
             scheme: self.header.scheme.clone(),
             zero_threshold: self.header.zero_threshold,
             positive: Vec::new(),
             negative: Vec::new(),
-            zero: side_count(0),
-            overflow: side_count(1),
-            underflow: side_count(2),
-            nan: side_count(3),
+            zero: count(0),
+            overflow: count(1),
+            underflow: count(2),
+            nan: count(3),
             sum: self.summaries.sum[row],
             min: self.summaries.min[row],
             max: self.summaries.max[row],
@@ -430,9 +423,8 @@ impl BlockDecoder {
         parts.overflow = total(&self.summary_counts[1])?;
         parts.underflow = total(&self.summary_counts[2])?;
         parts.nan = total(&self.summary_counts[3])?;
-        let sides = self.summary_of_rows(range.clone())?;
-        (parts.sum, parts.min, parts.max) = sides;
-        for (&value, column) in self.header.limits.iter().zip(&self.summary_counts[4..]) {
+        (parts.sum, parts.min, parts.max) = self.summary_of_rows(range.clone())?;
+        for (&value, column) in self.header.thresholds.iter().zip(&self.summary_counts[4..]) {
             parts.thresholds.push(Threshold { value, above: total(column)? });
         }
         Some(parts)
@@ -467,38 +459,39 @@ impl BlockDecoder {
         if negative.columns() > 0 || !runs.iter().all(|run| into[run.1].reserve(&coming)) {
             return false;
         }
-        let stretches = positive.bucket_runs();
+        let bucket_runs = positive.bucket_runs();
         for (range, number) in runs {
             if self.row_bounds[range.clone()].iter().all(RowBounds::is_empty) {
                 continue;
             }
-            let sides = self.summary_of_rows(range.clone()).expect("BUG: all rows are exact");
+            let summary = self.summary_of_rows(range.clone()).expect("BUG: all rows are exact");
             let zero = self.summary_counts[0][range.clone()].iter().sum();
-            let add = |window: &mut [u64]| positive.add_rows(range.clone(), &stretches, window);
-            into[*number].add_run(positive.index_range(), add, zero, sides);
+            let add = |window: &mut [u64]| positive.add_rows(range.clone(), &bucket_runs, window);
+            into[*number].add_run(positive.index_range(), add, zero, summary);
         }
         true
     }
 
     /// Upper bound of what all rows add, if they are plain.
     fn pending_adds(&self, positive: &CountTable) -> Option<PendingAdds<'_>> {
-        let [zero, beside @ ..] = &self.summary_counts[..] else { return None };
+        let [zero, other_counts @ ..] = &self.summary_counts[..] else { return None };
         let ends = positive.index_range();
-        // Every accumulator allocates all columns: too much if the columns are far apart.
+        // Every accumulator allocates all bucket columns: too much if they are far apart.
         let span = ends.map_or(0, |(first, last)| i64::from(last).wrapping_sub(i64::from(first)));
-        let is_narrow =
-            span <= SPAN_FREE.wrapping_add(SPAN_PER_COLUMN.wrapping_mul(positive.columns() as i64));
+        let is_narrow = span
+            <= NARROW_SPAN
+                .wrapping_add(NARROW_SPAN_PER_COLUMN.wrapping_mul(positive.columns() as i64));
         let is_plain = is_narrow
-            && self.header.limits.is_empty()
-            && beside.iter().flatten().all(|&count| count == 0);
+            && self.header.thresholds.is_empty()
+            && other_counts.iter().flatten().all(|&count| count == 0);
         let mut sum = 0.0;
         let zero_end = self.header.scheme.zero_end(self.header.zero_threshold);
-        for (row, extent) in
-            self.row_bounds.iter().enumerate().filter(|(_, extent)| !extent.is_empty())
+        for (row, bounds) in
+            self.row_bounds.iter().enumerate().filter(|(_, bounds)| !bounds.is_empty())
         {
             let (min, max) = (self.summaries.min[row].exact()?, self.summaries.max[row].exact()?);
             let zero_end = (zero[row] > 0).then_some(zero_end);
-            if !self.columns.contains_extremes(extent, zero_end, min, max) {
+            if !self.positive_columns.contains_extremes(bounds, zero_end, min, max) {
                 return None;
             }
             sum += self.summaries.sum[row].exact()?.value().abs();
@@ -517,7 +510,7 @@ fn sum_checked(counts: &[u64]) -> Option<u64> {
     counts.iter().try_fold(0u64, |total, &count| total.checked_add(count))
 }
 
-/// Builds the row bounds while frames of counts are decoded.
+/// Builds the row bounds while stripes of counts are decoded.
 struct RowBoundsBuilder<'a> {
     columns: &'a MatrixColumns,
     row_bounds: &'a mut [RowBounds],
@@ -525,9 +518,9 @@ struct RowBoundsBuilder<'a> {
     totals: &'a mut [Option<u64>],
 }
 
-impl FrameObserver for RowBoundsBuilder<'_> {
-    fn observe<T: CountWord>(&mut self, frame: &MatrixFrame<'_, T>) {
-        self.columns.observe_frame(self.row_bounds, frame);
-        frame.add_totals(self.totals.get_mut(frame.first..).unwrap_or_default());
+impl StripeObserver for RowBoundsBuilder<'_> {
+    fn observe<T: CountWord>(&mut self, stripe: &Stripe<'_, T>) {
+        self.columns.observe_stripe(self.row_bounds, stripe);
+        stripe.add_totals(self.totals.get_mut(stripe.first..).unwrap_or_default());
     }
 }

@@ -159,7 +159,7 @@ impl<'a> ByteReader<'a> {
             self.offset,
             "end",
             format_args!("{} more bytes", self.remaining()),
-            "nothing after the histogram",
+            "none",
         ))
     }
 }

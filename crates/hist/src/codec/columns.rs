@@ -42,34 +42,34 @@ pub(crate) fn put_summary_columns(
     first: &Histogram,
     tables: &[CountTable; 2],
 ) {
-    let mut side_count = |of: &dyn Fn(&Histogram) -> u64| {
+    let mut put_count = |of: &dyn Fn(&Histogram) -> u64| {
         put_summary_counts(bits, &histograms.iter().map(of).collect::<Vec<u64>>());
     };
-    side_count(&Histogram::zero_count);
-    side_count(&Histogram::overflow);
-    side_count(&Histogram::underflow);
-    side_count(&Histogram::nan_count);
+    put_count(&Histogram::zero_count);
+    put_count(&Histogram::overflow);
+    put_count(&Histogram::underflow);
+    put_count(&Histogram::nan_count);
     for limit in 0..first.thresholds().len() {
-        side_count(&|histogram| histogram.thresholds()[limit].above);
+        put_count(&|histogram| histogram.thresholds()[limit].above);
     }
     let nonempty: Vec<&Histogram> =
         histograms.iter().filter(|histogram| !histogram.is_empty()).collect();
     let exponent = common_exponent(&nonempty);
     bits.put(exponent.into(), 4);
     let predictor = ColumnPredictor::new(first.scheme(), first.zero_threshold(), exponent);
-    let mut extents = vec![RowBounds::default(); histograms.len()];
+    let mut row_bounds = vec![RowBounds::default(); histograms.len()];
     let columns = [(&tables[0], false), (&tables[1], true)].map(|(table, is_negative)| {
         let columns = predictor.columns(table.indexes(), is_negative);
         let columns = columns.expect("BUG: held buckets lie in the grid");
-        table.build_row_bounds(&columns, &mut extents);
+        table.build_row_bounds(&columns, &mut row_bounds);
         columns
     });
-    for (extent, histogram) in extents.iter_mut().zip(histograms) {
+    for (bounds, histogram) in row_bounds.iter_mut().zip(histograms) {
         let beside = [histogram.zero_count(), histogram.overflow(), histogram.underflow()];
-        predictor.finish_row(extent, &columns, beside);
+        predictor.finish_row(bounds, &columns, beside);
     }
     let mut empty = histograms.iter().map(Histogram::is_empty);
-    extents.retain(|_| empty.next() == Some(false));
+    row_bounds.retain(|_| empty.next() == Some(false));
     let power = predictor.power;
     for (side, places) in [
         (
@@ -79,17 +79,17 @@ pub(crate) fn put_summary_columns(
         (Histogram::tracked_max, RowBounds::highest),
     ] {
         put_exactness(bits, nonempty.iter().map(|histogram| side(histogram)));
-        let column = nonempty.iter().zip(&extents);
-        let column = column.filter_map(|(histogram, extent)| {
+        let column = nonempty.iter().zip(&row_bounds);
+        let column = column.filter_map(|(histogram, bounds)| {
             let side = side(histogram);
-            Some((side.value().or(side.limit())?, places(extent)))
+            Some((side.value().or(side.limit())?, places(bounds)))
         });
         put_extremes(bits, &column.collect::<Vec<_>>(), power);
     }
     put_exactness(bits, nonempty.iter().map(|histogram| histogram.tracked_sum()));
-    let column = nonempty.iter().zip(&extents);
-    let column = column.filter_map(|(histogram, extent)| {
-        Some((histogram.tracked_sum().value()?, extent.predicted_sum()))
+    let column = nonempty.iter().zip(&row_bounds);
+    let column = column.filter_map(|(histogram, bounds)| {
+        Some((histogram.tracked_sum().value()?, bounds.predicted_sum()))
     });
     put_sums(bits, &column.collect::<Vec<_>>(), exponent);
 }

@@ -3,11 +3,11 @@
 
 use std::ops::Range;
 
-use crate::codec::block::{BlockHeader, columns_reader, verify_checksum};
+use crate::codec::block::{BlockHeader, summary_reader, verify_checksum};
 use crate::codec::bytes::ByteReader;
 use crate::codec::columns;
 use crate::codec::matrix::{
-    CountBuffer, CountWord, FRAME, FrameObserver, MatrixDecoder, MatrixFrame, height,
+    CountBuffer, CountWord, MatrixDecoder, STRIPE_ROWS, Stripe, StripeObserver, height,
 };
 use crate::codec::runs::BucketRun;
 use crate::error::DecodeError;
@@ -31,36 +31,36 @@ pub struct DecodedBlock {
     indexes: Vec<i32>,
     runs: Vec<BucketRun>,
     is_wide: bool,
-    /// Counts by frame and column.
+    /// Counts by stripe and column.
     cells: CountBuffer,
     /// Number of values of each row.
     totals: Vec<u64>,
-    /// Sum of each column, by frame.
-    frame_sums: Vec<u64>,
+    /// Sum of each column, by stripe.
+    stripe_sums: Vec<u64>,
     zero: Vec<u64>,
 }
 
-/// Totals of the rows of frames.
+/// Totals of the rows of stripes.
 struct RowTotals<'a>(&'a mut [u64]);
 
 /// Columns whose narrow counts add up within 32 bits.
 const COLUMNS_AT_ONCE: usize = 32;
 
-impl FrameObserver for RowTotals<'_> {
-    fn observe<T: CountWord>(&mut self, frame: &MatrixFrame<'_, T>) {
-        let totals = self.0.get_mut(frame.first..).unwrap_or_default();
-        for columns in frame.cells.chunks(frame.height.wrapping_mul(COLUMNS_AT_ONCE)) {
-            let mut sums = [T::default(); FRAME];
-            if frame.height == FRAME {
-                for column in columns.as_chunks::<FRAME>().0 {
+impl StripeObserver for RowTotals<'_> {
+    fn observe<T: CountWord>(&mut self, stripe: &Stripe<'_, T>) {
+        let totals = self.0.get_mut(stripe.first..).unwrap_or_default();
+        for columns in stripe.cells.chunks(stripe.height.wrapping_mul(COLUMNS_AT_ONCE)) {
+            let mut sums = [T::default(); STRIPE_ROWS];
+            if stripe.height == STRIPE_ROWS {
+                for column in columns.as_chunks::<STRIPE_ROWS>().0 {
                     sums.iter_mut().zip(column).for_each(|(sum, &n)| *sum = sum.plus(n));
                 }
             } else {
-                for column in columns.chunks_exact(frame.height) {
+                for column in columns.chunks_exact(stripe.height) {
                     sums.iter_mut().zip(column).for_each(|(sum, &n)| *sum = sum.plus(n));
                 }
             }
-            for (total, sum) in totals.iter_mut().zip(&sums[..frame.rows]) {
+            for (total, sum) in totals.iter_mut().zip(&sums[..stripe.rows]) {
                 *total = total.wrapping_add(sum.wide());
             }
         }
@@ -85,7 +85,7 @@ impl DecodedBlock {
         let header = BlockHeader::read(&mut reader)?;
         let mut positive = MatrixDecoder::read(&mut reader, header.rows)?;
         let negative = MatrixDecoder::read(&mut reader, header.rows)?;
-        let mut bits = columns_reader(&mut reader)?;
+        let mut bits = summary_reader(&mut reader)?;
         let mut summary_counts = || columns::get_summary_counts(&mut bits, header.rows);
         let zero = summary_counts()?;
         let mut is_plain = negative.indexes.is_empty();
@@ -96,12 +96,12 @@ impl DecodedBlock {
         if !is_plain || !is_window(ends.map(|(&first, &last)| (first, last))) {
             return Ok(false);
         }
-        let decoded = rows.min(header.rows).next_multiple_of(FRAME).min(header.rows);
+        let decoded = rows.min(header.rows).next_multiple_of(STRIPE_ROWS).min(header.rows);
         self.totals.clear();
         self.totals.extend(zero.iter().take(decoded));
         let mut totals = RowTotals(&mut self.totals);
-        positive.decode_into(decoded, &mut self.cells, &mut self.frame_sums, &mut totals)?;
-        let counts = self.frame_sums.iter().chain(&zero);
+        positive.decode_into(decoded, &mut self.cells, &mut self.stripe_sums, &mut totals)?;
+        let counts = self.stripe_sums.iter().chain(&zero);
         if counts.fold(0u64, |total, &n| total.saturating_add(n)) >> 63 > 0 {
             return Ok(false);
         }
@@ -163,17 +163,17 @@ impl DecodedBlock {
         let end = rows.end.min(self.decoded);
         let mut row = rows.start;
         while row < end {
-            let (frame, first) = (row / FRAME, row.wrapping_sub(row % FRAME));
-            let frame_rows = FRAME.min(self.rows.wrapping_sub(first));
-            let within = row % FRAME..frame_rows.min(end.wrapping_sub(first));
+            let (stripe, first) = (row / STRIPE_ROWS, row.wrapping_sub(row % STRIPE_ROWS));
+            let stripe_rows = STRIPE_ROWS.min(self.rows.wrapping_sub(first));
+            let within = row % STRIPE_ROWS..stripe_rows.min(end.wrapping_sub(first));
             row = first.wrapping_add(within.end);
-            if within.len() == frame_rows {
-                let sums = self.frame_sums.get(frame.wrapping_mul(columns)..).unwrap_or_default();
+            if within.len() == stripe_rows {
+                let sums = self.stripe_sums.get(stripe.wrapping_mul(columns)..).unwrap_or_default();
                 self.add_columns(sums.iter().copied(), subtracts, window);
                 continue;
             }
             let size = height.wrapping_mul(columns);
-            let cells = cells.get(frame.wrapping_mul(size)..).unwrap_or_default();
+            let cells = cells.get(stripe.wrapping_mul(size)..).unwrap_or_default();
             let cells = cells.get(..size).unwrap_or_default();
             let start = within.start;
             let columns = cells.chunks_exact(height);

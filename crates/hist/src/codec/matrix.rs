@@ -1,11 +1,12 @@
 //! Count matrix codec: bucket counts of many histograms of one series.
 //!
 //! Counts form a matrix with one row per histogram and one column per bucket index in use. Rows are
-//! grouped into *frames* of [`FRAME`] rows; a frame is coded column by column. Every column has a
-//! rate, which is written at the start and then learned from the preceding rows. A row may have a
-//! scale, which follows the load of the whole series. Rate and scale select one of the fixed codes
-//! of `huffman.rs` for the column in this frame, so only code words and bits separate two counts.
-//! Four bit streams hold eight rows of each frame each, so they are decoded independently.
+//! grouped into *stripes* of [`STRIPE_ROWS`] rows (as in ORC); a stripe is coded column by column.
+//! Every column has a rate, which is written at the start and then learned from the preceding rows.
+//! A row may have a scale, which follows the load of the whole series. Rate and scale select one of
+//! the fixed codes of `huffman.rs` for the column in this stripe, so only code words and bits
+//! separate two counts. Four bit streams hold eight rows of each stripe each, so they are decoded
+//! independently.
 //!
 //! All predictions use integers, so every machine decodes the same.
 
@@ -20,20 +21,20 @@ pub(crate) use count_table::{ColumnUnion, CountTable};
 pub(in crate::codec) use count_word::CountBuffer;
 pub(crate) use count_word::CountWord;
 pub(super) use count_word::total;
-pub(crate) use decoder::{FrameObserver, MatrixDecoder};
+pub(crate) use decoder::{MatrixDecoder, StripeObserver};
 
 use crate::codec::huffman::{HuffmanCode, HuffmanCodes, STEPS, low_cells};
 
-/// Rows per frame.
-pub(crate) const FRAME: usize = 32;
-/// Rows of a frame in one stream.
+/// Rows per stripe.
+pub(crate) const STRIPE_ROWS: usize = 32;
+/// Rows of a stripe in one stream.
 const ROWS_PER_STREAM: usize = 8;
 const STREAMS: usize = 4;
 /// Maximum number of cells of one matrix, with the rows rounded up to a multiple of eight. A row of
 /// zeros takes almost no bytes, so the allocation of a decoder needs an explicit limit.
 pub const CELLS_MAX: u64 = 1 << 21;
 
-/// Bits of a count in a narrow matrix, so that the counts of a frame add up within 32 bits.
+/// Bits of a count in a narrow matrix, so that the counts of a stripe add up within 32 bits.
 const NARROW_BITS: u32 = 26;
 /// Maximum bits of a step: one load holds a code word and the bits of a step, twice.
 const STEP_BITS_MAX: u32 = 17;
@@ -45,12 +46,12 @@ pub(crate) fn fits(rows: usize, columns: usize) -> bool {
     (rows.next_multiple_of(ROWS_PER_STREAM) as u64).saturating_mul(columns as u64) <= CELLS_MAX
 }
 
-/// Cells of a column of a frame, a multiple of eight: the rows, padded with zeros.
+/// Cells of a column of a stripe, a multiple of eight: the rows, padded with zeros.
 pub(in crate::codec) fn height(rows: usize) -> usize {
-    rows.next_multiple_of(ROWS_PER_STREAM).min(FRAME)
+    rows.next_multiple_of(ROWS_PER_STREAM).min(STRIPE_ROWS)
 }
 
-/// Number of bits of a row index in a frame.
+/// Number of bits of a row index in a stripe.
 #[inline]
 fn row_bits(rows: usize) -> u32 {
     rows.wrapping_sub(1).checked_ilog2().map_or(0, |bits| bits.wrapping_add(1))
@@ -67,8 +68,8 @@ fn low_code(codes: &HuffmanCodes, code: usize, rows: usize) -> (&HuffmanCode, us
     if rows <= 4 { (&codes.low_single[code], 1) } else { (&codes.low[code], low_cells(code)) }
 }
 
-/// Frame: consecutive rows of a matrix.
-pub(crate) struct MatrixFrame<'a, T> {
+/// Stripe: consecutive rows of a matrix.
+pub(crate) struct Stripe<'a, T> {
     /// Number of the first row.
     pub(crate) first: usize,
     pub(crate) rows: usize,
@@ -78,7 +79,7 @@ pub(crate) struct MatrixFrame<'a, T> {
     pub(crate) cells: &'a [T],
 }
 
-impl<T: CountWord> MatrixFrame<'_, T> {
+impl<T: CountWord> Stripe<'_, T> {
     /// Adds each row's counts to its total, or marks the total as too large. Rows beyond the end of
     /// `totals` are ignored.
     pub(crate) fn add_totals(&self, totals: &mut [Option<u64>]) {
@@ -101,8 +102,8 @@ mod tests {
 
     struct NoopObserver;
 
-    impl FrameObserver for NoopObserver {
-        fn observe<T: CountWord>(&mut self, _: &MatrixFrame<'_, T>) {}
+    impl StripeObserver for NoopObserver {
+        fn observe<T: CountWord>(&mut self, _: &Stripe<'_, T>) {}
     }
 
     #[track_caller]

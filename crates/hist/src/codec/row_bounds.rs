@@ -3,7 +3,7 @@
 //! Predictions are computed in doubles by additions, multiplications and divisions, rounded once
 //! each, so every machine decodes the same.
 
-use crate::codec::matrix::{CountWord, FRAME, MatrixFrame};
+use crate::codec::matrix::{CountWord, STRIPE_ROWS, Stripe};
 use crate::error::DecodeError;
 use crate::histogram::PartsError;
 use crate::scheme::Scheme;
@@ -137,23 +137,23 @@ impl<'a> ColumnPredictor<'a> {
     /// Finds the outermost buckets, with the counts beside the buckets: zero, overflow, underflow.
     pub(crate) fn finish_row(
         &self,
-        extent: &mut RowBounds,
+        bounds: &mut RowBounds,
         columns: &[MatrixColumns; 2],
         [zero, overflow, underflow]: [u64; 3],
     ) {
         let places = |sign: usize| {
-            let (first, last) = extent.column_range[sign]?;
+            let (first, last) = bounds.column_range[sign]?;
             Some((columns[sign].value_grid(first), columns[sign].value_grid(last)))
         };
         let (positive, negative) = (places(0), places(1));
         let zero = (zero > 0).then_some(self.zero);
         let beyond = |count: u64| (count > 0).then_some(DecimalGrid::NONE);
-        extent.lowest = beyond(underflow)
+        bounds.lowest = beyond(underflow)
             .or(negative.map(|(_, last)| last))
             .or(zero)
             .or(positive.map(|(first, _)| first))
             .or(beyond(overflow));
-        extent.highest = beyond(overflow)
+        bounds.highest = beyond(overflow)
             .or(positive.map(|(_, last)| last))
             .or(zero)
             .or(negative.map(|(first, _)| first))
@@ -175,15 +175,15 @@ struct MatrixColumn {
 }
 
 impl MatrixColumns {
-    /// Adds the cells of a frame to the bounds of its rows.
-    pub(crate) fn observe_frame<T: CountWord>(
+    /// Adds the cells of a stripe to the bounds of its rows.
+    pub(crate) fn observe_stripe<T: CountWord>(
         &self,
         rows: &mut [RowBounds],
-        frame: &MatrixFrame<'_, T>,
+        stripe: &Stripe<'_, T>,
     ) {
-        let &MatrixFrame { height, cells, .. } = frame;
-        let rows = &mut rows[frame.first..frame.first.wrapping_add(frame.rows)];
-        let mut sums = [0.0; FRAME];
+        let &Stripe { height, cells, .. } = stripe;
+        let rows = &mut rows[stripe.first..stripe.first.wrapping_add(stripe.rows)];
+        let mut sums = [0.0; STRIPE_ROWS];
         sums.iter_mut().zip(rows.iter()).for_each(|(sum, row)| *sum = row.sum);
         let (sixteens, rest) = sums[..height].as_chunks_mut::<16>();
         let eights = rest.as_chunks_mut::<8>().0;
@@ -258,8 +258,8 @@ const NO_COLUMN: u32 = u32::MAX;
 fn first_columns<'a, T: CountWord + 'a>(
     rows: usize,
     columns: impl Iterator<Item = (u32, &'a [T])>,
-) -> [u32; FRAME] {
-    let mut found = [NO_COLUMN; FRAME];
+) -> [u32; STRIPE_ROWS] {
+    let mut found = [NO_COLUMN; STRIPE_ROWS];
     let mut missing = u64::MAX >> u64::BITS.wrapping_sub(rows as u32);
     for (number, column) in columns {
         if column.iter().fold(T::default(), |all, &count| all.or(count)) == T::default() {

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use crate::buckets::Buckets;
-use crate::codec::matrix::{CountCells, CountTable, CountWord, FRAME, height, total};
+use crate::codec::matrix::{CountCells, CountTable, CountWord, STRIPE_ROWS, height, total};
 
-/// Number of rows of a frame from which they are added column by column before they are added to
+/// Number of rows of a stripe from which they are added column by column before they are added to
 /// anything else.
 const COLUMN_SUM_ROWS_MIN: usize = 8;
 
@@ -32,7 +32,7 @@ impl CountTable {
         let mut all_rows: Vec<Buckets> =
             (0..self.rows).map(|_| Buckets::with_capacity(columns)).collect();
         let height = height(self.rows).max(1);
-        for (rows, cells) in all_rows.chunks_mut(FRAME).zip(self.frames(cells)) {
+        for (rows, cells) in all_rows.chunks_mut(STRIPE_ROWS).zip(self.stripes(cells)) {
             for (&index, column) in self.indexes.iter().zip(cells.chunks_exact(height)) {
                 for (buckets, count) in rows.iter_mut().zip(column) {
                     buckets.push(index, count.wide());
@@ -42,7 +42,7 @@ impl CountTable {
         all_rows
     }
 
-    fn frames<'a, T>(&self, cells: &'a [T]) -> std::slice::ChunksExact<'a, T> {
+    fn stripes<'a, T>(&self, cells: &'a [T]) -> std::slice::ChunksExact<'a, T> {
         cells.chunks_exact(height(self.rows).wrapping_mul(self.indexes.len()).max(1))
     }
 
@@ -61,12 +61,12 @@ impl CountTable {
     pub(crate) fn add_rows(
         &self,
         rows: Range<usize>,
-        stretches: &[BucketRun],
+        bucket_runs: &[BucketRun],
         window: &mut [u64],
     ) -> u64 {
         match &self.cells {
-            CountCells::Narrow(cells) => self.add_cells(cells, rows, stretches, window),
-            CountCells::Wide(cells) => self.add_cells(cells, rows, stretches, window),
+            CountCells::Narrow(cells) => self.add_cells(cells, rows, bucket_runs, window),
+            CountCells::Wide(cells) => self.add_cells(cells, rows, bucket_runs, window),
         }
     }
 
@@ -83,7 +83,7 @@ impl CountTable {
         &self,
         cells: &[T],
         rows: Range<usize>,
-        stretches: &[BucketRun],
+        bucket_runs: &[BucketRun],
         window: &mut [u64],
     ) -> u64 {
         let mut values = 0u64;
@@ -91,17 +91,17 @@ impl CountTable {
             return values;
         }
         let height = height(self.rows);
-        let frames = self.frames(cells).zip(self.sums.chunks_exact(self.indexes.len()));
-        let frames = (0..self.rows).step_by(FRAME).zip(frames);
-        let of_run = rows.start / FRAME..rows.end.div_ceil(FRAME);
-        for (first, (cells, sums)) in frames.skip(of_run.start).take(of_run.len()) {
+        let stripes = self.stripes(cells).zip(self.sums.chunks_exact(self.indexes.len()));
+        let stripes = (0..self.rows).step_by(STRIPE_ROWS).zip(stripes);
+        let of_run = rows.start / STRIPE_ROWS..rows.end.div_ceil(STRIPE_ROWS);
+        for (first, (cells, sums)) in stripes.skip(of_run.start).take(of_run.len()) {
             let within = rows.start.max(first).wrapping_sub(first)
-                ..rows.end.min(first.wrapping_add(FRAME)).wrapping_sub(first);
-            for BucketRun { columns, offset: place } in stretches {
+                ..rows.end.min(first.wrapping_add(STRIPE_ROWS)).wrapping_sub(first);
+            for BucketRun { columns, offset: place } in bucket_runs {
                 let window = &mut window[*place..][..columns.len()];
                 let cells =
                     &cells[columns.start.wrapping_mul(height)..columns.end.wrapping_mul(height)];
-                if within.len() == FRAME.min(self.rows.wrapping_sub(first)) {
+                if within.len() == STRIPE_ROWS.min(self.rows.wrapping_sub(first)) {
                     for (cell, &sum) in window.iter_mut().zip(&sums[columns.clone()]) {
                         *cell = cell.wrapping_add(sum);
                         values = sum.saturating_add_to(values);
@@ -118,12 +118,12 @@ impl CountTable {
                             *cell = cell.wrapping_add(count.wide());
                             values = count.saturating_add_to(values);
                         };
-                        if height == FRAME {
-                            let columns = cells.as_chunks::<FRAME>().0;
+                        if height == STRIPE_ROWS {
+                            let columns = cells.as_chunks::<STRIPE_ROWS>().0;
                             window
                                 .iter_mut()
                                 .zip(columns)
-                                .for_each(|(cell, column)| add(cell, column[row % FRAME]));
+                                .for_each(|(cell, column)| add(cell, column[row % STRIPE_ROWS]));
                         } else {
                             let columns = cells.chunks_exact(height);
                             window

@@ -349,7 +349,7 @@ fn page_lists_the_limits() {
     let limits = [
         ("histograms", block::HISTOGRAMS_MAX as u64),
         ("cells of a matrix", block::CELLS_MAX),
-        ("limits", block::LIMITS_MAX),
+        ("thresholds", block::THRESHOLDS_MAX),
     ];
     let limits = limits.map(|(name, limit)| vec![name.to_owned(), limit.to_string()]);
     assert_eq!(rows(&page("block.md"), "### Limits", "|"), limits);

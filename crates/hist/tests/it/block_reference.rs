@@ -107,7 +107,7 @@ pub(crate) fn block(bytes: &[u8]) -> (ReferenceHeader, Vec<PlainHistogram>, Size
     let head = at.head(0xd2, version);
     let rows = at.varint() as usize;
     let zero_threshold = at.number();
-    let limits: Vec<f64> = (0..at.varint()).map(|_| at.number()).collect();
+    let thresholds: Vec<f64> = (0..at.varint()).map(|_| at.number()).collect();
     sizes.push(("head", at.at));
     let positive = matrix(&mut at, rows, &mut sizes);
     let negative = matrix(&mut at, rows, &mut sizes);
@@ -119,7 +119,7 @@ pub(crate) fn block(bytes: &[u8]) -> (ReferenceHeader, Vec<PlainHistogram>, Size
     let overflow = summary_count(&mut bits, rows);
     let underflow = summary_count(&mut bits, rows);
     let nan = summary_count(&mut bits, rows);
-    let above: Vec<Vec<u64>> = limits.iter().map(|_| summary_count(&mut bits, rows)).collect();
+    let above: Vec<Vec<u64>> = thresholds.iter().map(|_| summary_count(&mut bits, rows)).collect();
     sizes.push(("side counts", bits.at / 8));
 
     let mut plains = Vec::new();
@@ -135,7 +135,11 @@ pub(crate) fn block(bytes: &[u8]) -> (ReferenceHeader, Vec<PlainHistogram>, Size
             sum: None,
             min: None,
             max: None,
-            thresholds: limits.iter().zip(&above).map(|(&l, column)| (l, column[row])).collect(),
+            thresholds: thresholds
+                .iter()
+                .zip(&above)
+                .map(|(&l, column)| (l, column[row]))
+                .collect(),
         });
     }
     let exponent = bits.get(4) as i32;

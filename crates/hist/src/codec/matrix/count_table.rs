@@ -1,4 +1,4 @@
-//! Matrix of counts in memory, by frame and column.
+//! Matrix of counts in memory, by stripe and column.
 
 use crate::buckets::Buckets;
 use crate::codec::bytes::{put_varint, put_zigzag};
@@ -6,7 +6,7 @@ use crate::codec::row_bounds::{MatrixColumns, RowBounds};
 
 use super::count_word::CountWord;
 use super::encoder::MatrixEncoder;
-use super::{FRAME, MatrixFrame, NARROW_BITS, height};
+use super::{NARROW_BITS, STRIPE_ROWS, Stripe, height};
 
 /// Union of the columns of some rows.
 pub(crate) struct ColumnUnion {
@@ -54,11 +54,11 @@ pub(crate) struct CountTable {
     pub(in crate::codec) indexes: Vec<i32>,
     pub(in crate::codec) rows: usize,
     pub(in crate::codec) cells: CountCells,
-    /// Sum of each column, by frame.
+    /// Sum of each column, by stripe.
     pub(in crate::codec) sums: Vec<u64>,
 }
 
-/// Cells in frame-major, column-major order.
+/// Cells in stripe-major, column-major order.
 pub(in crate::codec) enum CountCells {
     Narrow(Vec<u32>),
     Wide(Vec<u64>),
@@ -87,10 +87,10 @@ impl CountTable {
     }
 
     /// Adds the bounds of all rows to `bounds`.
-    pub(crate) fn build_row_bounds(&self, columns: &MatrixColumns, extents: &mut [RowBounds]) {
+    pub(crate) fn build_row_bounds(&self, columns: &MatrixColumns, row_bounds: &mut [RowBounds]) {
         match &self.cells {
-            CountCells::Narrow(cells) => self.build_row_bounds_of(cells, columns, extents),
-            CountCells::Wide(cells) => self.build_row_bounds_of(cells, columns, extents),
+            CountCells::Narrow(cells) => self.build_row_bounds_of(cells, columns, row_bounds),
+            CountCells::Wide(cells) => self.build_row_bounds_of(cells, columns, row_bounds),
         }
     }
 
@@ -98,16 +98,16 @@ impl CountTable {
         &self,
         cells: &[T],
         columns: &MatrixColumns,
-        extents: &mut [RowBounds],
+        row_bounds: &mut [RowBounds],
     ) {
         if self.indexes.is_empty() {
             return;
         }
         let height = height(self.rows);
-        let frames = cells.chunks_exact(height.wrapping_mul(self.indexes.len()));
-        for (first, cells) in (0..self.rows).step_by(FRAME).zip(frames) {
-            let rows = FRAME.min(self.rows.wrapping_sub(first));
-            columns.observe_frame(extents, &MatrixFrame { first, rows, height, cells });
+        let stripes = cells.chunks_exact(height.wrapping_mul(self.indexes.len()));
+        for (first, cells) in (0..self.rows).step_by(STRIPE_ROWS).zip(stripes) {
+            let rows = STRIPE_ROWS.min(self.rows.wrapping_sub(first));
+            columns.observe_stripe(row_bounds, &Stripe { first, rows, height, cells });
         }
     }
 
@@ -133,11 +133,11 @@ fn scatter<'a, T: CountWord>(
     rows: impl ExactSizeIterator<Item = &'a Buckets>,
 ) -> Vec<T> {
     let height = height(rows.len());
-    let frame = height.wrapping_mul(union.indexes.len());
-    let mut cells = vec![T::default(); frame.wrapping_mul(rows.len().div_ceil(FRAME))];
+    let stripe = height.wrapping_mul(union.indexes.len());
+    let mut cells = vec![T::default(); stripe.wrapping_mul(rows.len().div_ceil(STRIPE_ROWS))];
     for (number, row) in rows.enumerate() {
-        let cells = &mut cells[(number / FRAME).wrapping_mul(frame)..][..frame];
-        let row_of = number % FRAME;
+        let cells = &mut cells[(number / STRIPE_ROWS).wrapping_mul(stripe)..][..stripe];
+        let row_of = number % STRIPE_ROWS;
         if union.columns.is_empty() {
             let mut columns = union.indexes.iter().enumerate();
             for (index, count) in row.iter() {

@@ -9,16 +9,16 @@ use super::count_table::{CountCells, CountTable};
 use super::count_word::{CountBuffer, CountWord, total};
 use super::rate_model::{ColumnCoding, ROOT_MAX, RateModel, rate_of_level};
 use super::{
-    CELLS_MAX, FRAME, MatrixFrame, ROWS_PER_STREAM, SCALE_BITS_MAX, STREAMS, height, low_code,
+    CELLS_MAX, ROWS_PER_STREAM, SCALE_BITS_MAX, STREAMS, STRIPE_ROWS, Stripe, height, low_code,
     reach, row_bits,
 };
 
-/// Observer of decoded frames.
-pub(crate) trait FrameObserver {
-    fn observe<T: CountWord>(&mut self, frame: &MatrixFrame<'_, T>);
+/// Observer of decoded stripes.
+pub(crate) trait StripeObserver {
+    fn observe<T: CountWord>(&mut self, stripe: &Stripe<'_, T>);
 }
 
-/// Decoded column of a frame.
+/// Decoded column of a stripe.
 enum ColumnCounts<T> {
     /// Sum and bitwise OR of the counts.
     Final(u64, T),
@@ -27,7 +27,7 @@ enum ColumnCounts<T> {
     Steps(u32),
 }
 
-/// Bit reader that returns zeros past the end; checked after each frame.
+/// Bit reader that returns zeros past the end; checked after each stripe.
 struct PaddedBitReader<'a> {
     bytes: &'a [u8],
     at_bit: usize,
@@ -272,10 +272,10 @@ impl<'a> MatrixDecoder<'a> {
         head.finish()
     }
 
-    /// Decodes all frames. The observations of `observer` are valid only if this succeeds.
+    /// Decodes all stripes. The observations of `observer` are valid only if this succeeds.
     pub(crate) fn table(
         mut self,
-        observer: &mut impl FrameObserver,
+        observer: &mut impl StripeObserver,
     ) -> Result<CountTable, DecodeError> {
         let (mut buffer, mut sums) = (CountBuffer::default(), Vec::new());
         self.decode_into(self.rows, &mut buffer, &mut sums, observer)?;
@@ -286,7 +286,7 @@ impl<'a> MatrixDecoder<'a> {
         Ok(CountTable { indexes: self.indexes, rows: self.rows, cells, sums })
     }
 
-    /// Decodes the frames of at least the first `rows` rows, and the sums of their columns, in
+    /// Decodes the stripes of at least the first `rows` rows, and the sums of their columns, in
     /// place of what the buffers hold. The observations of `observer` are valid only if this
     /// succeeds.
     pub(crate) fn decode_into(
@@ -294,29 +294,29 @@ impl<'a> MatrixDecoder<'a> {
         rows: usize,
         buffer: &mut CountBuffer,
         sums: &mut Vec<u64>,
-        observer: &mut impl FrameObserver,
+        observer: &mut impl StripeObserver,
     ) -> Result<(), DecodeError> {
         let rows = rows.min(self.rows);
         sums.clear();
-        sums.resize(rows.div_ceil(FRAME).wrapping_mul(self.indexes.len()), 0);
+        sums.resize(rows.div_ceil(STRIPE_ROWS).wrapping_mul(self.indexes.len()), 0);
         match self.wide {
-            true => self.frames::<u64>(rows, buffer, sums, observer),
-            false => self.frames::<u32>(rows, buffer, sums, observer),
+            true => self.stripes::<u64>(rows, buffer, sums, observer),
+            false => self.stripes::<u32>(rows, buffer, sums, observer),
         }
     }
 
-    fn frames<T: CountWord>(
+    fn stripes<T: CountWord>(
         &mut self,
         decoded: usize,
         buffer: &mut CountBuffer,
         sums: &mut [u64],
-        observer: &mut impl FrameObserver,
+        observer: &mut impl StripeObserver,
     ) -> Result<(), DecodeError> {
         let (height, columns) = (height(self.rows), self.indexes.len());
         if sums.is_empty() {
             return self.check_end();
         }
-        let frame_cells = columns.wrapping_mul(height);
+        let stripe_cells = columns.wrapping_mul(height);
         let all_cells = T::buffer(buffer);
         // A longer buffer keeps its length: new cells are cleared, old ones are overwritten.
         let length = sums.len().wrapping_mul(height);
@@ -327,15 +327,15 @@ impl<'a> MatrixDecoder<'a> {
         }
         let mut high = Vec::with_capacity(columns);
         let mut union = T::default();
-        let firsts = (0..decoded).step_by(FRAME);
-        let frames = all_cells.chunks_exact_mut(frame_cells).zip(sums.chunks_exact_mut(columns));
-        for (first, (cells, sums)) in firsts.zip(frames) {
-            let rows = FRAME.min(self.rows.wrapping_sub(first));
-            self.model.frame(first, rows);
+        let firsts = (0..decoded).step_by(STRIPE_ROWS);
+        let stripes = all_cells.chunks_exact_mut(stripe_cells).zip(sums.chunks_exact_mut(columns));
+        for (first, (cells, sums)) in firsts.zip(stripes) {
+            let rows = STRIPE_ROWS.min(self.rows.wrapping_sub(first));
+            self.model.stripe(first, rows);
             high.clear();
             for (column, out) in cells.chunks_exact_mut(height).enumerate() {
-                let counts = match <&mut [T; FRAME]>::try_from(&mut *out) {
-                    Ok(out) if rows == FRAME => self.column(column, FRAME, out),
+                let counts = match <&mut [T; STRIPE_ROWS]>::try_from(&mut *out) {
+                    Ok(out) if rows == STRIPE_ROWS => self.column(column, STRIPE_ROWS, out),
                     _ => self.column(column, rows, out),
                 };
                 match counts {
@@ -351,7 +351,7 @@ impl<'a> MatrixDecoder<'a> {
                 let (sum, all) = total(&cells[column.wrapping_mul(height)..][..height]);
                 (sums[column], union) = (sum, union.or(all));
             }
-            observer.observe(&MatrixFrame { first, rows, height, cells });
+            observer.observe(&Stripe { first, rows, height, cells });
         }
         if T::BITS < 64 && union.wide() >> T::BITS != 0 {
             return Err(ByteReader::invalid_error(
@@ -382,7 +382,7 @@ impl<'a> MatrixDecoder<'a> {
         Ok(())
     }
 
-    /// Decodes a column of a frame.
+    /// Decodes a column of a stripe.
     #[inline(always)]
     fn column<T: CountWord>(
         &mut self,
@@ -570,7 +570,7 @@ fn get_high_round<T: CountWord, const WORDS: usize>(
     }
 }
 
-/// Decodes the rows of a frame in turns of all streams, then the rest by eights.
+/// Decodes the rows of a stripe in turns of all streams, then the rest by eights.
 #[inline(always)]
 fn for_each_lane<'a, T: CountWord>(
     streams: &mut [PaddedBitReader<'a>; STREAMS],

@@ -10,7 +10,8 @@ use super::rate_model::{
     ColumnCoding, HIGH_RATE_MIN, ROOT_MAX, RateModel, level_of_rate, mean, rate_of_level,
 };
 use super::{
-    FRAME, NARROW_BITS, ROWS_PER_STREAM, SCALE_BITS_MAX, STREAMS, height, low_code, reach, row_bits,
+    NARROW_BITS, ROWS_PER_STREAM, SCALE_BITS_MAX, STREAMS, STRIPE_ROWS, height, low_code, reach,
+    row_bits,
 };
 
 /// Encoder of the matrix of a count table.
@@ -46,13 +47,13 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
         }
     }
 
-    /// Cells of a column in a frame.
+    /// Cells of a column in a stripe.
     fn cells(&self, first: usize, column: usize) -> &'a [T] {
-        let at = (first / FRAME)
+        let at = (first / STRIPE_ROWS)
             .wrapping_mul(self.indexes.len())
             .wrapping_add(column)
             .wrapping_mul(self.height);
-        &self.cells[at..at.wrapping_add(FRAME.min(self.rows.wrapping_sub(first)))]
+        &self.cells[at..at.wrapping_add(STRIPE_ROWS.min(self.rows.wrapping_sub(first)))]
     }
 
     /// Appends the encoded matrix.
@@ -65,10 +66,10 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
         let is_dense = self.rows < ROWS_PER_STREAM
             && total_count / 32 >= self.rows.wrapping_mul(columns) as u64;
         let coarse =
-            COARSE[self.rows.min(FRAME).ilog2() as usize].wrapping_add(u32::from(is_dense));
+            COARSE[self.rows.min(STRIPE_ROWS).ilog2() as usize].wrapping_add(u32::from(is_dense));
         let mut head = BitWriter::default();
-        let first_rows = self.rows.min(FRAME);
-        self.model.frame(0, first_rows);
+        let first_rows = self.rows.min(STRIPE_ROWS);
+        self.model.stripe(0, first_rows);
         let mut levels = Vec::with_capacity(columns);
         for column in 0..columns {
             let sum = T::sum(self.cells(0, column));
@@ -97,9 +98,9 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
         }
         put_differences(&mut head, 0, levels.into_iter());
 
-        for first in (0..self.rows).step_by(FRAME) {
-            let rows = FRAME.min(self.rows.wrapping_sub(first));
-            self.model.frame(first, rows);
+        for first in (0..self.rows).step_by(STRIPE_ROWS) {
+            let rows = STRIPE_ROWS.min(self.rows.wrapping_sub(first));
+            self.model.stripe(first, rows);
             for column in 0..columns {
                 self.put_cells(column, first, self.cells(first, column));
             }
@@ -129,7 +130,7 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
                         }
                     }
                 }
-                // A full frame has no room for more.
+                // A full stripe has no room for more.
                 if cell_count < cells.len() {
                     stream.put(0, 1);
                 }
@@ -200,21 +201,22 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
         let bits = (bits as u32).min(SCALE_BITS_MAX);
         let one = f64::from(1u32 << bits);
         let mut scales = Vec::with_capacity(self.rows);
-        let mut totals = vec![[0.0f64; FRAME]; bands.len()];
+        let mut totals = vec![[0.0f64; STRIPE_ROWS]; bands.len()];
         let mut ratios = Vec::with_capacity(bands.len());
-        for first in (0..self.rows).step_by(FRAME) {
+        for first in (0..self.rows).step_by(STRIPE_ROWS) {
             for ((_, columns), totals) in bands.iter().zip(&mut totals) {
-                *totals = [0.0; FRAME];
+                *totals = [0.0; STRIPE_ROWS];
                 for column in columns.clone() {
                     for (total, &count) in totals.iter_mut().zip(self.cells(first, column)) {
                         *total += count.double();
                     }
                 }
             }
-            for row in 0..FRAME.min(self.rows.wrapping_sub(first)) {
+            for row in 0..STRIPE_ROWS.min(self.rows.wrapping_sub(first)) {
                 ratios.clear();
-                let band =
-                    |((held, _), totals): (&(f64, _), &[f64; FRAME])| (totals[row] / held, *held);
+                let band = |((held, _), totals): (&(f64, _), &[f64; STRIPE_ROWS])| {
+                    (totals[row] / held, *held)
+                };
                 ratios.extend(bands.iter().zip(&totals).map(band));
                 let place = ratios.len() / 2;
                 let (_, &mut (middle, _), _) =
@@ -242,7 +244,7 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
         let (mut beyond, mut squares) = (0.0, 0.0);
         for column in self.sample(8192usize.checked_div(self.rows).unwrap_or(0).wrapping_add(1)) {
             let mean = self.totals[column] as f64 / self.rows as f64;
-            for first in (0..self.rows).step_by(FRAME) {
+            for first in (0..self.rows).step_by(STRIPE_ROWS) {
                 let cells = self.cells(first, column);
                 for row in 1..cells.len() {
                     let (a, b) = (cells[row.wrapping_sub(1)].double(), cells[row].double());
@@ -286,8 +288,8 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
             rates.clear();
             rates.extend(columns.iter().map(|&column| self.model.rates[column]));
             let mut cost = 0u64;
-            for first in (0..self.rows).step_by(FRAME) {
-                self.model.frame(first, FRAME.min(self.rows.wrapping_sub(first)));
+            for first in (0..self.rows).step_by(STRIPE_ROWS) {
+                self.model.stripe(first, STRIPE_ROWS.min(self.rows.wrapping_sub(first)));
                 for (&column, rate) in columns.iter().zip(&mut rates) {
                     let cells = self.cells(first, column);
                     let ColumnCoding::High(code, bits) =

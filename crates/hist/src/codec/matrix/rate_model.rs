@@ -4,17 +4,17 @@
 use crate::codec::huffman::LOW_CODES;
 
 use super::count_word::CountWord;
-use super::{FRAME, STEP_BITS_MAX, reach};
+use super::{STEP_BITS_MAX, STRIPE_ROWS, reach};
 
 /// Fractional bits of rates.
 pub(super) const RATE_BITS: u32 = 12;
 /// Maximum rate: 2^40 per row. Higher rates are capped.
 pub(super) const RATE_MAX: u64 = 1 << (40 + RATE_BITS);
 /// Rate below which a column is coded by the positions of its counts: fewer than half a count
-/// expected per frame.
+/// expected per stripe.
 pub(super) const RARE_RATE_MAX: u64 = 1 << (RATE_BITS - 1);
-/// Smallest rate of the low codes: [`RARE_RATE_MAX`] spread over a whole frame.
-pub(super) const LOW_RATE_MIN: u64 = RARE_RATE_MAX / FRAME as u64;
+/// Smallest rate of the low codes: [`RARE_RATE_MAX`] spread over a whole stripe.
+pub(super) const LOW_RATE_MIN: u64 = RARE_RATE_MAX / STRIPE_ROWS as u64;
 /// Rate from which a column is coded by its distance from the expected count: 8 per row.
 pub(super) const HIGH_RATE_MIN: u64 = 8 << RATE_BITS;
 /// Number of high columns that are processed in turns.
@@ -22,7 +22,7 @@ const INTERLEAVED_COLUMNS: usize = 4;
 /// 2^63.5, rounded up: start of the upper half of an octave.
 const UPPER_HALF: u64 = 0xb504_f333_f9de_6485;
 
-/// Coding of a column within a frame.
+/// Coding of a column within a stripe.
 #[derive(Clone, Copy)]
 pub(super) enum ColumnCoding {
     /// Positions and counts of the cells that are not zero.
@@ -43,13 +43,13 @@ pub(super) struct RateModel {
     pub(super) scale_bits: u32,
     /// One scale per row, or empty.
     pub(super) scales: Vec<u32>,
-    /// Of the frame: sum of the row scales; 2^(32 + RATE_BITS + scale_bits) divided by that sum.
+    /// Of the stripe: sum of the row scales; 2^(32 + RATE_BITS + scale_bits) divided by that sum.
     pub(super) scale_sum: u64,
-    /// Mean row scale of the frame.
+    /// Mean row scale of the stripe.
     pub(super) scale_mean: u64,
     pub(super) inverse: u64,
     /// Inverse scale sum of each group of rows.
-    pub(super) inverses: [u64; FRAME],
+    pub(super) inverses: [u64; STRIPE_ROWS],
     pub(super) rows: u64,
     pub(super) is_first: bool,
 }
@@ -65,20 +65,20 @@ impl RateModel {
             scale_sum: 0,
             scale_mean: 0,
             inverse: 0,
-            inverses: [0; FRAME],
+            inverses: [0; STRIPE_ROWS],
             rows: 0,
             is_first: false,
         }
     }
 
-    pub(super) fn frame(&mut self, first: usize, rows: usize) {
+    pub(super) fn stripe(&mut self, first: usize, rows: usize) {
         self.is_first = first == 0;
         self.rows = rows as u64;
         let one = 1u64 << (32 + RATE_BITS).wrapping_add(self.scale_bits);
         let group = 1 << self.group_bits;
         if self.scale_bits == 0 {
             self.scale_sum = self.rows;
-            self.inverses = [one >> self.group_bits; FRAME];
+            self.inverses = [one >> self.group_bits; STRIPE_ROWS];
         } else {
             let scales = &self.scales[first..first.wrapping_add(rows)];
             self.scale_sum = 0;
@@ -92,9 +92,9 @@ impl RateModel {
         self.scale_mean = self.scale_sum.checked_div(self.rows).unwrap_or(0);
     }
 
-    /// Rate of a column in this frame, scaled by the load of its rows.
+    /// Rate of a column in this stripe, scaled by the load of its rows.
     #[inline]
-    fn frame_rate(&self, rate: u64) -> u64 {
+    fn stripe_rate(&self, rate: u64) -> u64 {
         if self.scale_bits == 0 {
             return rate;
         }
@@ -108,7 +108,7 @@ impl RateModel {
     /// Coding of a column with a given rate.
     #[inline]
     pub(super) fn kind(&self, rate: u64) -> ColumnCoding {
-        let rate = self.frame_rate(rate);
+        let rate = self.stripe_rate(rate);
         if rate < HIGH_RATE_MIN && rate.wrapping_mul(self.rows) < RARE_RATE_MAX {
             return ColumnCoding::Rare;
         }
@@ -133,12 +133,12 @@ impl RateModel {
         ColumnCoding::High(halves as usize % 4, (halves / 4).min(STEP_BITS_MAX))
     }
 
-    /// Moves the rate of a column that is not high towards the counts of the frame.
+    /// Moves the rate of a column that is not high towards the counts of the stripe.
     #[inline]
     pub(super) fn learn<T: CountWord>(&mut self, column: usize, sum: u64) {
         let mean = mean::<T>(sum, self.inverse);
         let rate = &mut self.rates[column];
-        *rate = if self.is_first || is_rate_jump(*rate, mean, FRAME.ilog2()) {
+        *rate = if self.is_first || is_rate_jump(*rate, mean, STRIPE_ROWS.ilog2()) {
             mean
         } else if *rate < 1 << RATE_BITS {
             (*rate).wrapping_mul(3).wrapping_add(mean) >> 2
@@ -150,7 +150,7 @@ impl RateModel {
     /// Rate of a high column after a group of 2^bits rows.
     #[inline(always)]
     fn updated_rate<T: CountWord>(&self, rate: u64, group: usize, bits: u32, cells: &[T]) -> u64 {
-        let mean = mean::<T>(T::sum(cells), self.inverses[group % FRAME]);
+        let mean = mean::<T>(T::sum(cells), self.inverses[group % STRIPE_ROWS]);
         let near = if bits < 2 {
             rate.wrapping_mul(3).wrapping_add(mean) >> 2
         } else {
@@ -241,7 +241,7 @@ impl RateModel {
 }
 
 impl RateModel {
-    /// Adds the expected counts to the high columns of a frame, and updates their rates.
+    /// Adds the expected counts to the high columns of a stripe, and updates their rates.
     pub(super) fn expect_all<T: CountWord>(
         &mut self,
         high: &[(usize, u32)],
@@ -249,7 +249,7 @@ impl RateModel {
         rows: usize,
         cells: &mut [T],
     ) {
-        let mut scales = [1u32; FRAME];
+        let mut scales = [1u32; STRIPE_ROWS];
         if self.scale_bits > 0 {
             scales[..rows].copy_from_slice(&self.scales[first..first.wrapping_add(rows)]);
         }
@@ -281,7 +281,10 @@ impl RateModel {
     }
 
     #[inline(always)]
-    #[expect(clippy::expect_used, reason = "columns are of one frame, and no two of them the same")]
+    #[expect(
+        clippy::expect_used,
+        reason = "columns are of one stripe, and no two of them the same"
+    )]
     fn expect<T: CountWord, const GROUP: usize, const COLUMNS: usize, const IS_SCALED: bool>(
         &mut self,
         columns: &[(usize, u32); COLUMNS],
