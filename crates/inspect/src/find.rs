@@ -80,7 +80,7 @@ fn is_removed(error: &shm::Error) -> bool {
 pub enum MatchPreference {
     /// A running process, if there is one.
     Running,
-    /// An exited process.
+    /// A process that has ended.
     Exited,
 }
 
@@ -193,7 +193,12 @@ fn choose(states: &[ProcessState], prefer: MatchPreference) -> ProcessChoice {
 }
 
 fn process_line(process: &MatchedProcess) -> String {
-    format!("{}, {}, since {}", process.name(), process.state_text(), listing::start_text(process))
+    format!(
+        "{}, {}, since {}",
+        process.name(),
+        process.state_text(),
+        listing::created_text(process)
+    )
 }
 
 fn bullet_lines(list: &[String]) -> String {

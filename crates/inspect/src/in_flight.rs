@@ -72,7 +72,7 @@ pub fn to_json(by: Option<&str>, operations: &Operations, as_of: &ReferenceTime)
         ("as_of_ns", as_of.unix_ns.map_or(Null, |ns| Json::Integer(ns.into()))),
         ("as_of", Text(as_of.basis.clone())),
         ("count", integer(operations.count())),
-        ("untracked", integer(operations.unlisted)),
+        ("untracked", integer(operations.untracked)),
         ("younger_count", integer(operations.too_young)),
     ];
     if let Some(by) = by {

@@ -10,7 +10,7 @@ use render::time::precise_time_text;
 use render::value_formatter::count;
 
 /// Creation time of the metrics file; unknown for formats without one.
-pub(crate) fn start_text(process: &MatchedProcess) -> String {
+pub(crate) fn created_text(process: &MatchedProcess) -> String {
     match process.attached.reader() {
         Some(reader) => format_time(reader.process().created_unix_ns),
         None => "unknown".to_owned(),
@@ -62,7 +62,7 @@ pub(crate) fn heading_lines(process: &MatchedProcess) -> Vec<String> {
         "  since    {}",
         precise_time_text(of.created_unix_ns / 1_000_000 * 1_000_000)
     ));
-    let missing = [
+    let notes = [
         (of.lost_values, "values lost for lack of space"),
         (
             of.rejected_series,
@@ -71,7 +71,7 @@ pub(crate) fn heading_lines(process: &MatchedProcess) -> Vec<String> {
         ),
         (of.shared_lane_threads, "threads share a lane and record more slowly"),
     ];
-    for (n, what) in missing.into_iter().filter(|(n, _)| *n > 0) {
+    for (n, what) in notes.into_iter().filter(|(n, _)| *n > 0) {
         lines.push(format!("  note     {} {what}", count(n)));
     }
     lines

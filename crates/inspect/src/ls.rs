@@ -36,7 +36,7 @@ fn process_row(process: &mut MatchedProcess) -> [String; 8] {
         escape_control(process.program()),
         process.attached.metrics_file().format.name().to_owned(),
         escape_control(&listing::owner_name(process)),
-        listing::start_text(process),
+        listing::created_text(process),
         series,
         process.state_text().to_owned(),
         listing::memory_text(process),

@@ -47,7 +47,7 @@ pub struct Operations {
     /// Oldest first.
     pub(crate) list: Vec<OpenOperation>,
     /// Operations that are only counted: the table was full when they started.
-    pub(crate) unlisted: u64,
+    pub(crate) untracked: u64,
     /// Number of tables.
     pub tables: usize,
     /// Number of operations left out because of their age.
@@ -60,7 +60,7 @@ impl Operations {
         for metric in metrics {
             let MetricValue::InFlight(of) = &metric.value else { continue };
             self.tables += 1;
-            self.unlisted += of.count_untracked();
+            self.untracked += of.count_untracked();
             self.list.extend(of.operations.iter().map(|operation| OpenOperation {
                 process: process.to_owned(),
                 metric: metric.name.clone(),
@@ -82,7 +82,7 @@ impl Operations {
 
     /// Number of operations, listed or not.
     pub(crate) fn count(&self) -> u64 {
-        self.list.len() as u64 + self.unlisted
+        self.list.len() as u64 + self.untracked
     }
 
     /// Age of the oldest operation.
@@ -127,9 +127,9 @@ impl Operations {
                 age(group.oldest_ns),
             ]);
         }
-        if self.unlisted > 0 {
+        if self.untracked > 0 {
             let unknown = || "unknown".to_owned();
-            rows.push(["(untracked)".into(), count(self.unlisted), unknown(), unknown()]);
+            rows.push(["(untracked)".into(), count(self.untracked), unknown(), unknown()]);
         }
         format_table(&rows, [false, true, true, true])
     }
@@ -159,7 +159,7 @@ impl Operations {
             (more, "more are not listed here; --by TAG counts them all"),
             (self.too_young, "younger ones are left out"),
             (
-                self.unlisted,
+                self.untracked,
                 "more started while their table was full: their age and tags are unknown",
             ),
         ];
@@ -197,7 +197,7 @@ mod tests {
             age_ns,
         };
         let list = vec![open(Some("sda"), Some(5)), open(None, None), open(Some("sda"), Some(9))];
-        let mut operations = Operations { list, unlisted: 3, tables: 1, too_young: 0 };
+        let mut operations = Operations { list, untracked: 3, tables: 1, too_young: 0 };
         let groups = operations.groups("device");
         let sda = OperationGroup {
             value: Some("sda".into()),

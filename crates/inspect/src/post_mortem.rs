@@ -25,7 +25,7 @@ pub fn latest_dead(mut processes: Vec<MatchedProcess>) -> Result<(String, Vec<sh
     let mut rows = vec![heading.map(str::to_owned)];
     for process in &mut processes {
         let (since, program, pid) = (
-            listing::start_text(process),
+            listing::created_text(process),
             escape_control(process.program()),
             process.attached.pid().to_string(),
         );

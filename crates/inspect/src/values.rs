@@ -122,9 +122,9 @@ fn format_in_flight(of: &InFlightSnapshot, as_of: &ReferenceTime) -> String {
     if let Some(oldest) = of.operations.first() {
         text.push_str(&format!(", the oldest for {}", as_of.age(oldest.start_ns)));
     }
-    let unlisted = of.count_untracked();
-    if unlisted > 0 {
-        text.push_str(&format!(", {} of them untracked", count(unlisted)));
+    let untracked = of.count_untracked();
+    if untracked > 0 {
+        text.push_str(&format!(", {} of them untracked", count(untracked)));
     }
     text.push_str(&format!("; {} started", count(of.started)));
     text

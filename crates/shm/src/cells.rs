@@ -41,7 +41,7 @@ pub(crate) struct HistogramCells {
 pub(crate) struct InFlightCells {
     pub(crate) started: AtomicU64,
     pub(crate) ended: AtomicU64,
-    pub(crate) unlisted: AtomicU64,
+    pub(crate) untracked: AtomicU64,
     pub(crate) slots: AtomicU64,
     pub(crate) hint: AtomicU64,
     reserved: [AtomicU64; 3],

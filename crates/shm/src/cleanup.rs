@@ -1,4 +1,4 @@
-//! Cleanup of metrics files of exited processes, within retention limits.
+//! Cleanup of metrics files of processes that have ended, within retention limits.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::identity::{self, ProcessIdentity};
 use crate::layout::{self, header, state};
 
-/// Retention of metrics files of exited processes.
+/// Retention of metrics files of processes that have ended.
 #[derive(Clone, Copy, Debug)]
 pub struct FileRetention {
     /// Retention after a regular exit: long enough for a collector that scrapes each second to read
@@ -16,7 +16,7 @@ pub struct FileRetention {
     pub exited: Duration,
     /// Retention after a crash or kill.
     pub terminated: Duration,
-    /// Limit of files of exited processes; the latest are kept.
+    /// Limit of files of processes that have ended; the latest are kept.
     pub files: usize,
     /// Limit of their total size in bytes.
     pub bytes: u64,
@@ -36,24 +36,24 @@ impl Default for FileRetention {
 /// Removes files beyond the limits from a directory and returns their number. Files that cannot be
 /// read or removed are skipped.
 pub fn remove_expired(dir: &Path, limits: FileRetention) -> usize {
-    // Processes in a container remove their own files.
+    // `/proc/PID/root/…` is the directory of a container: its processes remove their own files.
     if dir.starts_with("/proc") {
         return 0;
     }
     let mut removed = unfinished_files(dir).filter(|path| fs::remove_file(path).is_ok()).count();
-    let mut exited_files: Vec<(u64, bool, PathBuf)> = metrics_files(dir)
+    let mut ended_files: Vec<(u64, bool, PathBuf)> = metrics_files(dir)
         .filter_map(|path| {
-            let (since, has_ended) = exited_since(&path)?;
-            Some((since, has_ended, path))
+            let (since, has_exited) = ended_since(&path)?;
+            Some((since, has_exited, path))
         })
         .collect();
     // Latest first.
-    exited_files.sort_by_key(|(since, ..)| std::cmp::Reverse(*since));
+    ended_files.sort_by_key(|(since, ..)| std::cmp::Reverse(*since));
     let (mut file_count, mut bytes) = (0, 0);
-    for (since, has_ended, path) in exited_files {
+    for (since, has_exited, path) in ended_files {
         let age = Duration::from_nanos(clock::now().saturating_sub(since));
         let size = fs::symlink_metadata(&path).map_or(0, |found| found.blocks() * 512);
-        let limit = if has_ended { limits.exited } else { limits.terminated };
+        let limit = if has_exited { limits.exited } else { limits.terminated };
         if age > limit || file_count >= limits.files || bytes + size > limits.bytes {
             removed += usize::from(fs::remove_file(&path).is_ok());
         } else {
@@ -92,10 +92,10 @@ pub(crate) fn metrics_files(dir: &Path) -> impl Iterator<Item = PathBuf> {
 /// Time since when the process of a file is gone, and whether it exited regularly; `None` if it
 /// runs or its state is unknown, as in another namespace. The time of a crash is written to the
 /// file, which has no other writer any more.
-fn exited_since(path: &Path) -> Option<(u64, bool)> {
+fn ended_since(path: &Path) -> Option<(u64, bool)> {
     let words = crate::source::read_header_at(path).ok()?;
     let this_process = ProcessIdentity::current();
-    // If /proc does not show this process, or hides others, no process is known to have exited.
+    // If /proc does not show this process, or hides others, no process is known to have ended.
     let is_seen =
         identity::start_ticks(&this_process.pid.to_string()) == Some(this_process.start_ticks);
     if this_process.boot == 0 || !is_seen {

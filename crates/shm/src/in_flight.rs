@@ -97,7 +97,7 @@ fn claim_slot<A: CellAccess>(
     match taken {
         Some((at, _)) => table.hint.store(at as u64 + 1, Ordering::Relaxed),
         None => {
-            A::add(&table.unlisted, 1);
+            A::add(&table.untracked, 1);
         }
     }
     (table, taken)

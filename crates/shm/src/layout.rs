@@ -5,8 +5,8 @@
 //! stated otherwise.
 //!
 //! ```text
-//! header │ table of lanes │ registry: an entry per series │ texts │ lane 0 │ lane 1 │ …
-//!                                                                  └ small cells │ large cells
+//! header │ table of lanes │ registry: an entry per series │ strings │ lane 0 │ lane 1 │ …
+//!                                                                    └ small cells │ large cells
 //! ```
 //! Every lane has the same cells at the same offsets. Lane 0 is the shared lane: threads without a
 //! lane of their own write it with atomic instructions, and it holds gauges, texts and heartbeats.
@@ -43,9 +43,9 @@ pub const HEADER: [Field; 32] = [
     ("registry", 128, 8),
     ("registry_capacity", 136, 8),
     ("registry_count", 144, 8),
-    ("texts", 152, 8),
-    ("texts_capacity", 160, 8),
-    ("texts_used", 168, 8),
+    ("strings", 152, 8),
+    ("strings_capacity", 160, 8),
+    ("strings_used", 168, 8),
     ("lanes", 176, 8),
     ("lane_stride", 184, 8),
     ("lane_capacity", 192, 8),
@@ -110,12 +110,12 @@ pub mod header {
     pub const REGISTRY_CAPACITY: usize = word("registry_capacity");
     /// Number of entries.
     pub const REGISTRY_COUNT: usize = word("registry_count");
-    /// Offset of the texts.
-    pub const TEXTS: usize = word("texts");
-    /// Capacity of the texts in bytes.
-    pub const TEXTS_CAPACITY: usize = word("texts_capacity");
-    /// Used bytes of the texts.
-    pub const TEXTS_USED: usize = word("texts_used");
+    /// Offset of the string table.
+    pub const STRINGS: usize = word("strings");
+    /// Capacity of the string table in bytes.
+    pub const STRINGS_CAPACITY: usize = word("strings_capacity");
+    /// Used bytes of the string table.
+    pub const STRINGS_USED: usize = word("strings_used");
     /// Offset of lane 0.
     pub const LANES: usize = word("lanes");
     /// Distance between two lanes.
@@ -157,7 +157,7 @@ pub const HEADER_BYTES: usize = 4096;
 
 /// Entry of the table of lanes, which follows the header.
 pub const LANE: [Field; 4] =
-    [("small_reserved", 0, 8), ("owner", 8, 8), ("shared", 16, 8), ("reserved", 24, 8)];
+    [("small_allocated", 0, 8), ("owner", 8, 8), ("shared", 16, 8), ("reserved", 24, 8)];
 /// Size of [`LANE`].
 pub const LANE_BYTES: usize = 32;
 /// Maximum number of lanes: the shared one, and one for each of 255 concurrent threads.
@@ -180,12 +180,12 @@ pub const ENTRY_BYTES: usize = 64;
 pub const REGISTRY: usize = HEADER_BYTES + LANES_MAX * LANE_BYTES;
 /// Limit of series per process.
 pub const ENTRIES_MAX: usize = 16_384;
-/// Offset of the texts.
-pub const TEXTS: usize = REGISTRY + ENTRIES_MAX * ENTRY_BYTES;
-/// Capacity of the texts in bytes.
-pub const TEXTS_BYTES: usize = 4 << 20;
+/// Offset of the string table.
+pub const STRINGS: usize = REGISTRY + ENTRIES_MAX * ENTRY_BYTES;
+/// Capacity of the string table in bytes.
+pub const STRINGS_BYTES: usize = 4 << 20;
 /// Offset of lane 0.
-pub const LANES: usize = (TEXTS + TEXTS_BYTES).next_multiple_of(PAGE_MAX);
+pub const LANES: usize = (STRINGS + STRINGS_BYTES).next_multiple_of(PAGE_MAX);
 /// Largest page size of any CPU: lanes start at a multiple of it, so that they can be mapped
 /// everywhere.
 pub const PAGE_MAX: usize = 64 << 10;
@@ -246,7 +246,7 @@ pub const BUCKETS_BYTES: usize = (BUCKETS * 8).next_multiple_of(64);
 pub const IN_FLIGHT: [Field; 8] = [
     ("started", 0, 8),
     ("ended", 8, 8),
-    ("unlisted", 16, 8),
+    ("untracked", 16, 8),
     ("slots", 24, 8),
     ("hint", 32, 8),
     ("reserved_1", 40, 8),
@@ -260,7 +260,7 @@ pub const SLOT: [Field; 4] =
 pub const SLOT_BYTES: usize = 32;
 /// Slots per lane.
 pub const SLOTS_MAX: usize = 16_384;
-/// Limit of tags per operation: four texts, two per word.
+/// Limit of tags per operation: four strings, two per word.
 pub const TAGS_MAX: usize = 4;
 /// `start` of a slot while it is being filled.
 pub const FILLING: u64 = 1;

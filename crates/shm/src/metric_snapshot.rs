@@ -62,7 +62,7 @@ pub struct InFlightSnapshot {
     /// Operations ended since the start of the program.
     pub ended: u64,
     /// Operations started while the table was full: counted, but not in `operations`.
-    pub unlisted: u64,
+    pub untracked: u64,
     /// Operations in the table, oldest first.
     pub operations: Vec<OperationSnapshot>,
 }
@@ -169,7 +169,7 @@ impl InFlightSnapshot {
 
     /// In-flight operations that are not in the table because it was full when they started.
     pub fn count_untracked(&self) -> u64 {
-        self.unlisted.min(self.count() - self.count_tracked())
+        self.untracked.min(self.count() - self.count_tracked())
     }
 
     fn count_tracked(&self) -> u64 {
@@ -194,9 +194,9 @@ mod tests {
     /// Expected number of in-flight operations, and of those not in the table.
     #[track_caller]
     fn check(counts: [u64; 3], listed: usize, expected: (u64, u64)) {
-        let [started, ended, unlisted] = counts;
+        let [started, ended, untracked] = counts;
         let one = OperationSnapshot { start_ns: 1, tags: Vec::new(), number: 0 };
-        let of = InFlightSnapshot { started, ended, unlisted, operations: vec![one; listed] };
+        let of = InFlightSnapshot { started, ended, untracked, operations: vec![one; listed] };
         assert_eq!((of.count(), of.count_untracked()), expected, "{counts:?} {listed}");
     }
 

@@ -25,7 +25,7 @@ type RegistryKey = (String, Vec<(String, String)>);
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     texts: HashMap<Box<[u8]>, u64>,
-    texts_used: usize,
+    strings_used: usize,
     /// Cells, kind and unit of each series.
     series: HashMap<RegistryKey, (u64, u64, String)>,
     series_per_name: HashMap<String, usize>,
@@ -118,7 +118,8 @@ impl Registry {
         let fits = self.count + all.len() <= layout::ENTRIES_MAX
             && self.small_used + 64 + small * all.len() <= layout::SMALL_BYTES
             && self.large_used + large * all.len() <= layout::LANE_STRIDE
-            && self.texts_used + (all.len() + 4) * (layout::STRING_MAX + 8) <= layout::TEXTS_BYTES;
+            && self.strings_used + (all.len() + 4) * (layout::STRING_MAX + 8)
+                <= layout::STRINGS_BYTES;
         if !fits {
             room.count_rejected();
             return Err(Error::LimitReached {
@@ -211,15 +212,15 @@ impl Registry {
         if let Some(&at) = self.texts.get(bytes) {
             return Ok(at);
         }
-        let at = self.texts_used.max(8);
+        let at = self.strings_used.max(8);
         let end = at + 8 + bytes.len().next_multiple_of(8);
-        if end > layout::TEXTS_BYTES {
+        if end > layout::STRINGS_BYTES {
             let name = String::from_utf8_lossy(bytes).into_owned();
             return Err(Error::LimitReached { name, limit: "4 MiB of names and labels" });
         }
         room.reserve_texts(end)?;
         room.write_text(at, bytes);
-        self.texts_used = end;
+        self.strings_used = end;
         self.texts.insert(bytes.into(), (at / 8) as u64);
         Ok((at / 8) as u64)
     }
@@ -238,17 +239,18 @@ impl Registry {
         };
         // The parent may continue to add: the texts of the counted entries exist.
         let count = (word(header::REGISTRY_COUNT * 8) as usize).min(layout::ENTRIES_MAX);
-        let texts_used = (word(header::TEXTS_USED * 8) as usize).min(layout::TEXTS_BYTES);
-        let texts: Vec<u8> =
-            (0..texts_used / 8).flat_map(|at| word(layout::TEXTS + at * 8).to_le_bytes()).collect();
+        let strings_used = (word(header::STRINGS_USED * 8) as usize).min(layout::STRINGS_BYTES);
+        let texts: Vec<u8> = (0..strings_used / 8)
+            .flat_map(|at| word(layout::STRINGS + at * 8).to_le_bytes())
+            .collect();
         let mut at = 8;
         while at + 8 <= texts.len() {
             let bytes = text_at(&texts, (at / 8) as u64).unwrap_or_default();
-            self.texts_used = at;
+            self.strings_used = at;
             self.intern(room, bytes)?;
             at += 8 + bytes.len().next_multiple_of(8);
         }
-        self.texts_used = self.texts_used.max(at);
+        self.strings_used = self.strings_used.max(at);
         for number in 0..count {
             let offset = layout::REGISTRY + number * layout::ENTRY_BYTES;
             let words = std::array::from_fn(|at| word(offset + at * 8));
@@ -282,7 +284,7 @@ pub(crate) struct FileSpace<'a> {
     /// Reserves space for small cells of lane 0.
     pub(crate) reserve_small: &'a mut dyn FnMut(usize) -> Result<()>,
     pub(crate) registry_reserved: &'a mut usize,
-    pub(crate) texts_reserved: &'a mut usize,
+    pub(crate) strings_reserved: &'a mut usize,
 }
 
 /// Space for entries and texts is reserved in steps of this size.
@@ -307,10 +309,10 @@ impl FileSpace<'_> {
     }
 
     fn reserve_texts(&mut self, end: usize) -> Result<()> {
-        if end > *self.texts_reserved {
-            let bytes = (end - *self.texts_reserved).next_multiple_of(RESERVE_STEP);
-            (self.reserve)(layout::TEXTS + *self.texts_reserved, bytes)?;
-            *self.texts_reserved += bytes;
+        if end > *self.strings_reserved {
+            let bytes = (end - *self.strings_reserved).next_multiple_of(RESERVE_STEP);
+            (self.reserve)(layout::STRINGS + *self.strings_reserved, bytes)?;
+            *self.strings_reserved += bytes;
         }
         Ok(())
     }
@@ -320,12 +322,12 @@ impl FileSpace<'_> {
     }
 
     fn write_text(&self, at: usize, bytes: &[u8]) {
-        self.word(layout::TEXTS + at).store(bytes.len() as u64, Ordering::Relaxed);
+        self.word(layout::STRINGS + at).store(bytes.len() as u64, Ordering::Relaxed);
         for (number, word) in to_words(bytes).enumerate() {
-            self.word(layout::TEXTS + at + 8 + number * 8).store(word, Ordering::Relaxed);
+            self.word(layout::STRINGS + at + 8 + number * 8).store(word, Ordering::Relaxed);
         }
         let end = at + 8 + bytes.len().next_multiple_of(8);
-        self.word(header::TEXTS_USED * 8).store(end as u64, Ordering::Release);
+        self.word(header::STRINGS_USED * 8).store(end as u64, Ordering::Release);
     }
 
     fn write_entry(&self, number: usize, words: [u64; 8]) {

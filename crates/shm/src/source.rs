@@ -139,8 +139,8 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
     let places = [
         ("registry", header::REGISTRY, layout::REGISTRY),
         ("registry_capacity", header::REGISTRY_CAPACITY, layout::ENTRIES_MAX),
-        ("texts", header::TEXTS, layout::TEXTS),
-        ("texts_capacity", header::TEXTS_CAPACITY, layout::TEXTS_BYTES),
+        ("strings", header::STRINGS, layout::STRINGS),
+        ("strings_capacity", header::STRINGS_CAPACITY, layout::STRINGS_BYTES),
         ("lanes", header::LANES, layout::LANES),
         ("lane_stride", header::LANE_STRIDE, layout::LANE_STRIDE),
         ("lane_capacity", header::LANE_CAPACITY, layout::LANES_MAX),
@@ -159,7 +159,7 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
     }
     let most = [
         ("registry_count", header::REGISTRY_COUNT, layout::ENTRIES_MAX),
-        ("texts_used", header::TEXTS_USED, layout::TEXTS_BYTES),
+        ("strings_used", header::STRINGS_USED, layout::STRINGS_BYTES),
         ("lanes_used", header::LANES_USED, layout::LANES_MAX),
     ];
     for (name, at, most) in most {

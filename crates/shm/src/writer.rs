@@ -39,7 +39,7 @@ pub(crate) struct MetricsFileWriter {
 struct WriterState {
     registry: Registry,
     registry_reserved: usize,
-    texts_reserved: usize,
+    strings_reserved: usize,
     /// Reserved bytes of small cells, by lane.
     small_reserved: Box<[usize; layout::LANES_MAX]>,
     lanes_used: usize,
@@ -93,7 +93,7 @@ impl MetricsFileWriter {
             state: Mutex::new(WriterState {
                 registry: Registry::new(),
                 registry_reserved: 0,
-                texts_reserved: 0,
+                strings_reserved: 0,
                 small_reserved: Box::new([0; layout::LANES_MAX]),
                 lanes_used: 0,
             }),
@@ -147,8 +147,8 @@ impl MetricsFileWriter {
             (header::STATE, state::BUILDING),
             (header::REGISTRY, layout::REGISTRY as u64),
             (header::REGISTRY_CAPACITY, layout::ENTRIES_MAX as u64),
-            (header::TEXTS, layout::TEXTS as u64),
-            (header::TEXTS_CAPACITY, layout::TEXTS_BYTES as u64),
+            (header::STRINGS, layout::STRINGS as u64),
+            (header::STRINGS_CAPACITY, layout::STRINGS_BYTES as u64),
             (header::LANES, layout::LANES as u64),
             (header::LANE_STRIDE, layout::LANE_STRIDE as u64),
             (header::LANE_CAPACITY, layout::LANES_MAX as u64),
@@ -318,7 +318,8 @@ impl WriterState {
         writer: &MetricsFileWriter,
         work: impl FnOnce(&mut Registry, &mut FileSpace<'_>) -> Result<T>,
     ) -> Result<T> {
-        let WriterState { registry, registry_reserved, texts_reserved, small_reserved, .. } = self;
+        let WriterState { registry, registry_reserved, strings_reserved, small_reserved, .. } =
+            self;
         let mut reserve = |offset, bytes| reserve_space(&writer.path, &writer.file, offset, bytes);
         let mut reserve_small = |end| reserve_small_cells(small_reserved, writer, 0, end);
         let mut room = FileSpace {
@@ -326,7 +327,7 @@ impl WriterState {
             reserve: &mut reserve,
             reserve_small: &mut reserve_small,
             registry_reserved,
-            texts_reserved,
+            strings_reserved,
         };
         work(registry, &mut room)
     }

@@ -14,7 +14,7 @@ use inspect::{find, ls};
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Include exited processes whose files still exist
+    /// Include processes that have ended and whose files still exist
     #[arg(long)]
     all: bool,
 }

@@ -1,4 +1,4 @@
-//! `topdeck post-mortem`: last state of an exited process.
+//! `topdeck post-mortem`: last state of a process that has ended.
 
 use std::process::ExitCode;
 

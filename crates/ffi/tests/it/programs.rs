@@ -184,7 +184,7 @@ fn check_threads(how: BuildMode) {
     }
     assert_eq!(left.metric("inline_took").role, MetricRole::Timing);
     let MetricValue::InFlight(work) = left.value("work") else { panic!("no table") };
-    assert_eq!((work.started, work.ended, work.unlisted), (threads + 3, threads, 0));
+    assert_eq!((work.started, work.ended, work.untracked), (threads + 3, threads, 0));
     let shown: Vec<(u64, Vec<&str>)> = work
         .operations
         .iter()

@@ -37,9 +37,9 @@ impl InFlightByAge {
                 AGE_BUCKETS.iter().position(|&(_, end)| age < end).unwrap_or(AGE_BUCKETS.len() - 1);
             self.add(operation.tags.clone(), bucket, 1);
         }
-        let unlisted = found.count_untracked();
-        if unlisted > 0 {
-            self.add(TagPairs::new(), AGE_BUCKETS.len(), unlisted);
+        let untracked = found.count_untracked();
+        if untracked > 0 {
+            self.add(TagPairs::new(), AGE_BUCKETS.len(), untracked);
         }
         let oldest = found.operations.iter().map(|operation| operation.start_ns).min();
         oldest.map_or(0, |start_ns| now_ns.saturating_sub(start_ns))
@@ -81,7 +81,7 @@ mod tests {
         InFlightSnapshot {
             started: 10,
             ended: 10 - operations.len() as u64,
-            unlisted: 0,
+            untracked: 0,
             operations,
         }
     }
@@ -115,7 +115,7 @@ mod tests {
     fn untracked_operations_have_no_age() {
         let mut flight = InFlightByAge::default();
         let mut full = found(&[(5, "a")]);
-        (full.started, full.ended, full.unlisted) = (30, 20, 12);
+        (full.started, full.ended, full.untracked) = (30, 20, 12);
         flight.count(&full, 10);
         check(&flight, &[("", UNKNOWN_AGE, 9), ("a", "0s-1s", 1)]);
     }

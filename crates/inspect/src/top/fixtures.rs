@@ -51,7 +51,7 @@ pub(crate) fn in_flight(name: &str, starts: &[u64]) -> ProcessSeries {
     metric(
         name,
         "",
-        MetricValue::InFlight(InFlightSnapshot { started, ended: 100, unlisted: 0, operations }),
+        MetricValue::InFlight(InFlightSnapshot { started, ended: 100, untracked: 0, operations }),
     )
 }
 

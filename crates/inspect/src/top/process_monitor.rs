@@ -19,7 +19,7 @@ pub struct ProcessMonitor {
     only: Option<String>,
     scanned_ns: Option<u64>,
     attached: HashMap<PathBuf, WatchedProcess>,
-    /// Files not read any more: of exited or filtered processes.
+    /// Files not read any more: of ended or filtered processes.
     ignored: HashSet<PathBuf>,
     /// Errors of the last scan.
     pub errors: Vec<String>,
@@ -40,7 +40,7 @@ impl ProcessMonitor {
         ProcessMonitor { only: only.map(|only| only.to_lowercase()), ..ProcessMonitor::default() }
     }
 
-    /// Samples each process, some series in detail; exited processes are sampled a last time.
+    /// Samples each process, some series in detail; ended processes are sampled a last time.
     pub(crate) fn sample_all(&mut self, detail: &DetailSelection) -> Vec<ProcessSample> {
         let now_ns = clock::now();
         if self.scanned_ns.is_none_or(|at| now_ns.saturating_sub(at) >= SCAN_INTERVAL_NS * 9 / 10) {

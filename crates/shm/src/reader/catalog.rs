@@ -51,7 +51,7 @@ impl ContiguousCounters {
 impl Catalog {
     /// Whether the header refers to entries or texts that were not read yet.
     pub(crate) fn is_stale_for(&self, words: &[u64; header::WORDS]) -> bool {
-        let texts = (words[header::TEXTS_USED] as usize).next_multiple_of(8);
+        let texts = (words[header::STRINGS_USED] as usize).next_multiple_of(8);
         words[header::REGISTRY_COUNT] as usize != self.scanned || texts != self.texts.len()
     }
 
@@ -84,10 +84,10 @@ impl Catalog {
 
     fn read_texts(&mut self, source: &FileSource) -> Result<()> {
         let have = self.texts.len();
-        let used = (source.word(header::TEXTS_USED)? as usize).min(layout::TEXTS_BYTES);
+        let used = (source.word(header::STRINGS_USED)? as usize).min(layout::STRINGS_BYTES);
         self.texts.resize(used.next_multiple_of(8).max(have), 0);
         let more = &mut self.texts[have..];
-        source.read(layout::TEXTS + have, more)?;
+        source.read(layout::STRINGS + have, more)?;
         for word in more.as_chunks_mut::<8>().0 {
             *word = u64::from_ne_bytes(*word).to_le_bytes();
         }

@@ -1,4 +1,5 @@
-//! Reads values from the cells of all lanes, by kind.
+//! Reads values from the cells of all lanes, by kind. `small_offset` and `large_offset` are the
+//! offsets of a metric's small and large cells in a lane.
 
 use hist::{DoubleDouble, Histogram, HistogramParts, Integers, Scheme, TrackedValue};
 
@@ -12,33 +13,35 @@ use crate::metric_snapshot::{
 };
 use crate::source::ReadBudget;
 
-/// Limit of listed operations per table; the rest counts as unlisted.
+/// Limit of listed operations per table; the rest counts as untracked.
 const OPERATIONS_MAX: usize = 65_536;
 
 impl MetricsFileReader {
     pub(super) fn value_within(&self, budget: &ReadBudget, at: usize) -> Result<MetricValue> {
         let entry = self.catalog.entry(at);
-        let (small, _) = entry.cells();
+        let (small_offset, _) = entry.cells();
         Ok(match entry.kind() {
-            kind::COUNTER => MetricValue::Counter(NumericValue::Unsigned(self.sum_lanes(small)?)),
+            kind::COUNTER => {
+                MetricValue::Counter(NumericValue::Unsigned(self.sum_lanes(small_offset)?))
+            }
             kind::UP_DOWN => {
-                MetricValue::Gauge(NumericValue::Signed(self.sum_lanes(small)? as i64))
+                MetricValue::Gauge(NumericValue::Signed(self.sum_lanes(small_offset)? as i64))
             }
             kind::GAUGE => {
-                MetricValue::Gauge(NumericValue::Signed(self.read_shared(small)? as i64))
+                MetricValue::Gauge(NumericValue::Signed(self.read_shared(small_offset)? as i64))
             }
-            kind::FLOAT_GAUGE => {
-                MetricValue::Gauge(NumericValue::Float(f64::from_bits(self.read_shared(small)?)))
-            }
-            kind::TEXT => self.text_value(budget, small)?,
+            kind::FLOAT_GAUGE => MetricValue::Gauge(NumericValue::Float(f64::from_bits(
+                self.read_shared(small_offset)?,
+            ))),
+            kind::TEXT => self.text_value(budget, small_offset)?,
             kind::HISTOGRAM => match self.histogram(budget, entry)? {
                 Some(histogram) => MetricValue::Histogram(Box::new(histogram)),
                 None => MetricValue::Unknown("invalid histogram buckets"),
             },
             kind::IN_FLIGHT => MetricValue::InFlight(self.in_flight(budget, entry)?),
             kind::HEARTBEAT => MetricValue::Heartbeat(HeartbeatSnapshot {
-                beats: self.read_shared(small)?,
-                last_ns: self.read_shared(small + 8)?,
+                beats: self.read_shared(small_offset)?,
+                last_ns: self.read_shared(small_offset + 8)?,
                 every_ns: entry.parameter(),
             }),
             _ => MetricValue::Unknown("unsupported metric kind"),
@@ -46,9 +49,9 @@ impl MetricsFileReader {
     }
 
     /// Lanes in which the small cells have space.
-    fn lanes_with(&self, small: usize, bytes: usize) -> impl Iterator<Item = usize> {
+    fn lanes_with(&self, small_offset: usize, bytes: usize) -> impl Iterator<Item = usize> {
         (0..self.lanes()).filter(move |&lane| {
-            small.saturating_add(bytes) <= self.source.reserved_small_cells(lane)
+            small_offset.saturating_add(bytes) <= self.source.reserved_small_cells(lane)
         })
     }
 
@@ -59,31 +62,35 @@ impl MetricsFileReader {
         if entry.kind() != kind::HISTOGRAM {
             return Ok(None);
         }
-        let (small, _) = entry.cells();
+        let (small_offset, _) = entry.cells();
         // `begun`, the first word of `layout::HISTOGRAM`.
-        self.lanes_with(small, 64)
-            .try_fold(0u64, |sum, lane| Ok(sum.saturating_add(self.source.small(lane, small)?)))
+        self.lanes_with(small_offset, 64)
+            .try_fold(0u64, |sum, lane| {
+                Ok(sum.saturating_add(self.source.small(lane, small_offset)?))
+            })
             .map(Some)
     }
 
-    fn sum_lanes(&self, small: usize) -> Result<u64> {
-        self.lanes_with(small, 8)
-            .try_fold(0u64, |sum, lane| Ok(sum.wrapping_add(self.source.small(lane, small)?)))
+    fn sum_lanes(&self, small_offset: usize) -> Result<u64> {
+        self.lanes_with(small_offset, 8).try_fold(0u64, |sum, lane| {
+            Ok(sum.wrapping_add(self.source.small(lane, small_offset)?))
+        })
     }
 
-    fn read_shared(&self, small: usize) -> Result<u64> {
-        if small.saturating_add(8) > self.source.reserved_small_cells(0) {
+    fn read_shared(&self, small_offset: usize) -> Result<u64> {
+        if small_offset.saturating_add(8) > self.source.reserved_small_cells(0) {
             return Ok(0);
         }
-        self.source.small(0, small)
+        self.source.small(0, small_offset)
     }
 
-    fn text_value(&self, budget: &ReadBudget, small: usize) -> Result<MetricValue> {
-        if small.saturating_add(layout::TEXT_BYTES) > self.source.reserved_small_cells(0) {
+    fn text_value(&self, budget: &ReadBudget, small_offset: usize) -> Result<MetricValue> {
+        if small_offset.saturating_add(layout::TEXT_BYTES) > self.source.reserved_small_cells(0) {
             return Ok(MetricValue::Text(String::new()));
         }
-        let read =
-            |offset: usize, words: &mut [u64]| self.source.lane(budget, 0, small + offset, words);
+        let read = |offset: usize, words: &mut [u64]| {
+            self.source.lane(budget, 0, small_offset + offset, words)
+        };
         let current = || {
             let mut word = [0];
             read(0, &mut word)?;
@@ -109,9 +116,9 @@ impl MetricsFileReader {
         budget: &ReadBudget,
         entry: RegistryEntry<'_>,
     ) -> Result<Option<Histogram>> {
-        let (small, large) = entry.cells();
-        let is_inside = large >= layout::SMALL_BYTES
-            && large.saturating_add(layout::BUCKETS_BYTES) <= layout::LANE_STRIDE;
+        let (small_offset, large_offset) = entry.cells();
+        let is_inside = large_offset >= layout::SMALL_BYTES
+            && large_offset.saturating_add(layout::BUCKETS_BYTES) <= layout::LANE_STRIDE;
         if !is_inside {
             return Ok(None);
         }
@@ -121,16 +128,16 @@ impl MetricsFileReader {
         let mut total = vec![0u64; BUCKETS];
         let mut of_lane = vec![0u64; BUCKETS];
         let (mut zero, mut sum, mut min, mut max, mut is_exact) = (0u64, 0u128, u64::MAX, 0, true);
-        for lane in self.lanes_with(small, 64) {
-            // In most lanes no operation ever started.
-            if self.source.small(lane, small)? == 0 {
+        for lane in self.lanes_with(small_offset, 64) {
+            // In most lanes nothing was recorded.
+            if self.source.small(lane, small_offset)? == 0 {
                 continue;
             }
             let mut touched_then = 0;
-            let side = read_distribution(
+            let summary = read_distribution(
                 |offset| {
                     let mut word = [0];
-                    read(lane, small + offset, &mut word)?;
+                    read(lane, small_offset + offset, &mut word)?;
                     Ok(word[0])
                 },
                 |touched| {
@@ -138,7 +145,7 @@ impl MetricsFileReader {
                     let mut count = 0u64;
                     for (start, end) in touched_groups(touched) {
                         let words = &mut of_lane[start..end];
-                        read(lane, large + start * 8, words)?;
+                        read(lane, large_offset + start * 8, words)?;
                         count = words.iter().fold(count, |sum, n| sum.wrapping_add(*n));
                     }
                     Ok::<u64, Error>(count)
@@ -149,10 +156,10 @@ impl MetricsFileReader {
                     total[at] = total[at].saturating_add(of_lane[at]);
                 }
             }
-            zero = zero.saturating_add(side.zero);
-            sum = sum.saturating_add(side.sum);
-            (min, max) = (min.min(side.min), max.max(side.max));
-            is_exact &= side.is_exact;
+            zero = zero.saturating_add(summary.zero);
+            sum = sum.saturating_add(summary.sum);
+            (min, max) = (min.min(summary.min), max.max(summary.max));
+            is_exact &= summary.is_exact;
         }
         let mut parts = HistogramParts::new(Scheme::Exp2(Integers::<SCALE>::grid()));
         let counted = total.iter().enumerate().filter(|&(_, &count)| count > 0);
@@ -171,23 +178,23 @@ impl MetricsFileReader {
     }
 
     fn in_flight(&self, budget: &ReadBudget, entry: RegistryEntry<'_>) -> Result<InFlightSnapshot> {
-        let (small, large) = entry.cells();
+        let (small_offset, large_offset) = entry.cells();
         let mut found = InFlightSnapshot::default();
-        let is_inside = large >= layout::SMALL_BYTES
-            && large.saturating_add(layout::SLOTS_MAX * SLOT_BYTES) <= layout::LANE_STRIDE;
-        for lane in self.lanes_with(small, 64) {
-            let is_idle =
-                self.source.small(lane, small)? == 0 && self.source.small(lane, small + 8)? == 0;
+        let is_inside = large_offset >= layout::SMALL_BYTES
+            && large_offset.saturating_add(layout::SLOTS_MAX * SLOT_BYTES) <= layout::LANE_STRIDE;
+        for lane in self.lanes_with(small_offset, 64) {
+            let is_idle = self.source.small(lane, small_offset)? == 0
+                && self.source.small(lane, small_offset + 8)? == 0;
             if is_idle {
                 continue;
             }
             let mut words = [0; 4];
             // `ended` is read first: operations may start in between, and no count is negative.
-            self.source.lane(budget, lane, small + 8, &mut words[1..])?;
-            self.source.lane(budget, lane, small, &mut words[..1])?;
+            self.source.lane(budget, lane, small_offset + 8, &mut words[1..])?;
+            self.source.lane(budget, lane, small_offset, &mut words[..1])?;
             found.started = found.started.wrapping_add(words[0]);
             found.ended = found.ended.wrapping_add(words[1]);
-            found.unlisted = found.unlisted.wrapping_add(words[2]);
+            found.untracked = found.untracked.wrapping_add(words[2]);
             let slots = (words[3] as usize).min(layout::SLOTS_MAX);
             if is_inside {
                 self.operations(budget, entry, lane, slots, &mut found.operations)?;
@@ -205,12 +212,12 @@ impl MetricsFileReader {
         slots: usize,
         operations: &mut Vec<OperationSnapshot>,
     ) -> Result<()> {
-        let (_, large) = entry.cells();
+        let (_, large_offset) = entry.cells();
         let names = entry.tags().unwrap_or_default();
         let mut first = vec![0; slots * SLOT_BYTES / 8];
         let mut second = first.clone();
-        self.source.lane(budget, lane, large, &mut first)?;
-        self.source.lane(budget, lane, large, &mut second)?;
+        self.source.lane(budget, lane, large_offset, &mut first)?;
+        self.source.lane(budget, lane, large_offset, &mut second)?;
         let (first, second) = (first.as_chunks::<4>().0, second.as_chunks::<4>().0);
         for (slot, again) in first.iter().zip(second) {
             let [start_ns, number, tags_1, tags_2] = *slot;

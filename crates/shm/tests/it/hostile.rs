@@ -29,11 +29,11 @@ impl HostileFile {
     /// Position of a text.
     fn text(&mut self, text: &str) -> u64 {
         let at = self.texts;
-        self.set(layout::TEXTS + at, text.len() as u64);
+        self.set(layout::STRINGS + at, text.len() as u64);
         for (number, bytes) in text.as_bytes().chunks(8).enumerate() {
             let mut word = [0; 8];
             word[..bytes.len()].copy_from_slice(bytes);
-            self.set(layout::TEXTS + at + 8 + number * 8, u64::from_le_bytes(word));
+            self.set(layout::STRINGS + at + 8 + number * 8, u64::from_le_bytes(word));
         }
         self.texts += 8 + text.len().next_multiple_of(8);
         (at / 8) as u64
@@ -57,9 +57,9 @@ impl HostileFile {
             (header::REGISTRY, layout::REGISTRY as u64),
             (header::REGISTRY_CAPACITY, layout::ENTRIES_MAX as u64),
             (header::REGISTRY_COUNT, self.entries as u64),
-            (header::TEXTS, layout::TEXTS as u64),
-            (header::TEXTS_CAPACITY, layout::TEXTS_BYTES as u64),
-            (header::TEXTS_USED, self.texts as u64),
+            (header::STRINGS, layout::STRINGS as u64),
+            (header::STRINGS_CAPACITY, layout::STRINGS_BYTES as u64),
+            (header::STRINGS_USED, self.texts as u64),
             (header::LANES, layout::LANES as u64),
             (header::LANE_STRIDE, layout::LANE_STRIDE as u64),
             (header::LANE_CAPACITY, layout::LANES_MAX as u64),

@@ -42,8 +42,8 @@ fn page_lists_the_header_numbers() {
     assert_eq!(told("version") as u64, VERSION);
     assert_eq!(told("registry"), REGISTRY);
     assert_eq!(told("registry_capacity"), ENTRIES_MAX);
-    assert_eq!(told("texts"), TEXTS);
-    assert_eq!(told("texts_capacity"), TEXTS_BYTES);
+    assert_eq!(told("strings"), STRINGS);
+    assert_eq!(told("strings_capacity"), STRINGS_BYTES);
     assert_eq!(told("lanes"), LANES);
     assert_eq!(told("lane_stride"), LANE_STRIDE);
     assert_eq!(told("lane_capacity"), LANES_MAX);
@@ -60,7 +60,7 @@ fn page_lists_kind_role_and_state_numbers() {
         .collect();
     let kinds = [
         ("counter", kind::COUNTER),
-        ("up-down gauge", kind::UP_DOWN),
+        ("up-down counter", kind::UP_DOWN),
         ("gauge", kind::GAUGE),
         ("float gauge", kind::FLOAT_GAUGE),
         ("text", kind::TEXT),

@@ -89,7 +89,7 @@ fn running_operations_are_listed() {
     let all: Vec<_> =
         (0..5_000).map(|n| WORK.begin(n, &[if n % 5 == 0 { sdb } else { sda }, read])).collect();
     let MetricValue::InFlight(seen) = value("it_work", &[]) else { panic!("no table") };
-    assert_eq!((seen.started, seen.ended, seen.unlisted), (5_000, 0, 0));
+    assert_eq!((seen.started, seen.ended, seen.untracked), (5_000, 0, 0));
     assert_eq!(seen.operations.len(), 5_000);
     let of = |device: &str| seen.operations.iter().filter(|one| one.tags[0].1 == device).count();
     assert_eq!((of("sda"), of("sdb")), (4_000, 1_000));
