@@ -1,6 +1,6 @@
-//! Real file system. Locks are `flock`, which belongs to the open file and which the kernel
-//! releases when a process ends; memory is shared by `mmap`. For local file systems: network file
-//! systems guarantee neither.
+//! Real file system. Locks are `flock`, which belongs to the open file description and which the
+//! kernel releases when a process ends; memory is shared by `mmap`. For local file systems: network
+//! file systems guarantee neither.
 
 use std::fs;
 use std::io;

@@ -15,6 +15,14 @@ pub enum Error {
         /// Cause.
         reason: &'static str,
     },
+    /// Invalid name of this agent.
+    #[error("agent name {name:?} {reason}")]
+    AgentName {
+        /// Name.
+        name: String,
+        /// Cause.
+        reason: &'static str,
+    },
     /// Invalid URL, token or TLS settings.
     #[error("remote \"{remote}\": {reason}")]
     Remote {

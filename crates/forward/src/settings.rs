@@ -118,9 +118,9 @@ impl Settings {
 
     /// The agent's name as a header value.
     pub(crate) fn agent_header(&self) -> Result<HeaderValue> {
-        HeaderValue::from_str(&self.agent).map_err(|_| Error::Name {
+        HeaderValue::from_str(&self.agent).map_err(|_| Error::AgentName {
             name: self.agent.clone(),
-            reason: "of the agent has characters that are not allowed in a header",
+            reason: "has characters that are not allowed in a header",
         })
     }
 }
@@ -165,6 +165,15 @@ mod tests {
             "http://site",
             Some("a\nb"),
             "remote \"a\": token has characters that are not allowed in a header",
+        );
+    }
+
+    #[test]
+    fn an_agent_name_that_is_no_header_value_is_rejected() {
+        let settings = Settings { agent: "a\nb".into(), ..Settings::default() };
+        assert_eq!(
+            settings.check().unwrap_err().to_string(),
+            "agent name \"a\\nb\" has characters that are not allowed in a header"
         );
     }
 

@@ -6,7 +6,8 @@ use std::ops::Range;
 /// Durability level of an acknowledged record. Ordered: each level includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// No persistence required. Here an append always reaches `Process`.
+    /// Nothing required: an append reaches `Process` and is acknowledged as that; a subscriber of
+    /// this level reads all records.
     Memory,
     /// In kernel-owned memory or the page cache: survives `kill -9`, not a power loss.
     Process,
@@ -55,7 +56,7 @@ pub struct Ack {
     pub is_duplicate: bool,
 }
 
-/// Log offsets: `first <= durable <= flushed <= end`.
+/// Positions: `first <= durable <= flushed <= end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
     /// First retained record.

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn non_integer_values_are_rejected() {
+    fn values_out_of_range_are_rejected() {
         check(None, -0.5, Err(ValueRejectReason::Negative));
         check(None, f64::NEG_INFINITY, Err(ValueRejectReason::Negative));
         check(None, f64::NAN, Err(ValueRejectReason::NotANumber));

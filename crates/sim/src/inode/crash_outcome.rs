@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::rng::Rng;
 
 /// Which sectors of which pending writes survive a crash. With an independent choice per sector, a
-/// long write would never survive whole, and an early one never without the next; hence the kinds.
+/// long write would hardly ever survive whole, nor all early writes without any later one; hence
+/// the kinds.
 pub(super) struct CrashOutcome<'a> {
     kind: SurvivalKind,
     write_count: usize,
@@ -18,9 +19,10 @@ pub(super) struct CrashOutcome<'a> {
 enum SurvivalKind {
     Nothing,
     All,
-    /// All writes before this one.
+    /// All writes before this one; 0 is none, the number of writes is all.
     UntilWrite(usize),
-    /// Each sector with a probability of this many eighths.
+    /// In half of the sectors, a prefix of the writes. In the others, each write with a probability
+    /// of this many eighths.
     EachSector(u64),
 }
 
