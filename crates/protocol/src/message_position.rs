@@ -7,7 +7,7 @@ pub(crate) enum MessagePosition {
     Known,
     /// A packet starts as a message does, perhaps by chance. The message is not measured.
     Found,
-    /// The message after it must be plausible too.
+    /// Inside or after the first message that was found; the next header must be plausible too.
     Unconfirmed,
     /// Bytes are not read until a packet starts as a message does.
     Lost,

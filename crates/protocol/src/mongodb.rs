@@ -112,7 +112,7 @@ impl ConnectionObserver for MongodbObserver {
         requests.sort_by_key(|request| request.start);
         for request in requests {
             each(ObservedRequest {
-                verb: request.verb,
+                verb: request.command,
                 statement: &request.namespace,
                 syntax: StatementSyntax::Name,
                 is_wait: request.is_wait,

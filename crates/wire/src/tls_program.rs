@@ -214,7 +214,7 @@ fn end_with_loss(code: &mut Assembler, maps: &TlsMaps) {
     code.exit();
 }
 
-/// Adds a hole for a call whose bytes are unknown to the session `r7`. `r1` and `r2` are lost.
+/// Adds a hole for a call whose bytes are unknown to the session `r7`. `r1` and `r2` are clobbered.
 fn add_hole(code: &mut Assembler, of: &TlsFunction) {
     code.load(AccessWidth::Bits64, R1, R7, SESSION_BYTES + of.direction());
     code.constant(R2, LOST_CALL);

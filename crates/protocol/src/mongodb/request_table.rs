@@ -15,7 +15,7 @@ const CURSORS_MAX: usize = 64;
 /// A request that was seen.
 pub(super) struct MongoRequest {
     pub(super) id: i32,
-    pub(super) verb: &'static str,
+    pub(super) command: &'static str,
     pub(super) namespace: String,
     pub(super) is_wait: bool,
     /// Whether its cursor waits for new documents.
@@ -46,7 +46,7 @@ impl RequestTable {
     pub(super) fn push(
         &mut self,
         id: i32,
-        verb: &'static str,
+        command: &'static str,
         start: PacketTime,
         bytes: u64,
         sink: &mut dyn OperationSink,
@@ -59,7 +59,7 @@ impl RequestTable {
         let namespace = self.texts.take();
         self.requests.push_back(MongoRequest {
             id,
-            verb,
+            command,
             namespace,
             is_wait: false,
             opens_waiting_cursor: false,

@@ -23,7 +23,7 @@ pub(super) enum RequestLevel {
 pub(super) struct RequestState {
     id: i32,
     /// Whether it is in the table.
-    is_counted: bool,
+    is_in_table: bool,
     is_compressed: bool,
     cursor: BodyCursor<RequestLevel>,
     compressed: CompressedMessage,
@@ -33,7 +33,7 @@ pub(super) struct RequestState {
 /// What the elements of a command say.
 #[derive(Default)]
 struct CommandElements {
-    verb: Option<&'static str>,
+    name: Option<&'static str>,
     collection: String,
     database: String,
     cursor: Option<i64>,
@@ -49,7 +49,7 @@ impl RequestState {
     pub(super) fn new() -> RequestState {
         RequestState {
             id: 0,
-            is_counted: false,
+            is_in_table: false,
             is_compressed: false,
             cursor: BodyCursor::new(RequestLevel::Command),
             compressed: CompressedMessage::default(),
@@ -84,7 +84,7 @@ impl BsonVisitor<RequestLevel> for CommandElements {
         match (level, index, name) {
             // The first element is the command, with its collection or cursor.
             (RequestLevel::Command, 0, _) => {
-                self.verb = Some(command_name(name));
+                self.name = Some(command_name(name));
                 ElementAction::Read
             }
             (
@@ -164,7 +164,7 @@ impl MessageHandler for MongoRequests<'_> {
         let state = &mut *self.state;
         state.id = header.request_id;
         state.is_compressed = header.opcode == OP_COMPRESSED;
-        state.is_counted = false;
+        state.is_in_table = false;
         state.command.clear();
         state.cursor.start(header.opcode);
         if state.is_compressed {
@@ -173,8 +173,8 @@ impl MessageHandler for MongoRequests<'_> {
         if header.has_no_response() {
             sink.not_measured(1, NotMeasuredReason::NoResponse);
         } else if is_certain {
-            let verb = opcode_name(header.opcode);
-            state.is_counted = self.table.push(header.request_id, verb, start, bytes, sink);
+            let command = opcode_name(header.opcode);
+            state.is_in_table = self.table.push(header.request_id, command, start, bytes, sink);
         } else {
             self.table.may_miss_requests = true;
         }
@@ -190,7 +190,7 @@ impl MessageHandler for MongoRequests<'_> {
     }
 
     fn end(&mut self, time: PacketTime, sink: &mut dyn OperationSink) {
-        let RequestState { id, is_counted, is_compressed, cursor, compressed, command } =
+        let RequestState { id, is_in_table, is_compressed, cursor, compressed, command } =
             &mut *self.state;
         if *is_compressed {
             if let Some((opcode, body)) = compressed.decompress() {
@@ -199,7 +199,7 @@ impl MessageHandler for MongoRequests<'_> {
             }
             compressed.finish();
         }
-        if !*is_counted {
+        if !*is_in_table {
             return;
         }
         if command.has_no_response {
@@ -208,16 +208,16 @@ impl MessageHandler for MongoRequests<'_> {
             return sink.not_measured(1, NotMeasuredReason::NoResponse);
         }
         let is_waiting = command.cursor.is_some_and(|cursor| self.table.is_waiting_cursor(cursor));
-        let has_collection = command.verb.is_none_or(has_collection);
+        let has_collection = command.name.is_none_or(has_collection);
         if has_collection && !command.collection.is_empty() {
             self.table.set_namespace(*id, &command.database, &command.collection);
         }
         let Some(request) = self.table.newest(*id) else { return };
         request.is_complete = true;
         request.end = time;
-        request.verb = command.verb.unwrap_or(request.verb);
+        request.command = command.name.unwrap_or(request.command);
         // Only cursors that wait accept maxTimeMS in getMore.
-        let is_get_more = request.verb == "getMore";
+        let is_get_more = request.command == "getMore";
         request.is_wait =
             command.has_max_await_time || (is_get_more && (command.has_max_time || is_waiting));
         request.opens_waiting_cursor = command.awaits_data || command.is_change_stream;

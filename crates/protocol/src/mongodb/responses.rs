@@ -258,7 +258,7 @@ impl MessageHandler for MongoResponses<'_> {
         }
         let rows = result.documents;
         sink.operation(&Operation {
-            verb: request.verb,
+            verb: request.command,
             statement: &request.namespace,
             syntax: StatementSyntax::Name,
             is_wait: request.is_wait,

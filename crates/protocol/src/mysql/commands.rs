@@ -3,7 +3,7 @@
 /// A command by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MysqlCommand {
-    pub(super) verb: &'static str,
+    pub(super) name: &'static str,
     pub(super) response: ResponseForm,
 }
 
@@ -40,7 +40,7 @@ pub(super) const RESET_CONNECTION: u8 = 0x1f;
 impl MysqlCommand {
     /// The login, which is no command.
     pub(super) const CONNECT: MysqlCommand =
-        MysqlCommand { verb: "Connect", response: ResponseForm::Authentication };
+        MysqlCommand { name: "Connect", response: ResponseForm::Authentication };
 
     /// The command with this first byte. `None` if there is none.
     pub(super) fn new(first: u8) -> Option<MysqlCommand> {
@@ -48,7 +48,7 @@ impl MysqlCommand {
             Authentication, Definitions, None as NoResponse, Prepared, Results, Rows, Single,
             Stream,
         };
-        let (verb, response) = match first {
+        let (name, response) = match first {
             0x01 => ("Quit", NoResponse),
             0x02 => ("InitDb", Single),
             QUERY => ("Query", Results),
@@ -77,6 +77,6 @@ impl MysqlCommand {
             BULK_EXECUTE => ("BulkExecute", Results),
             _ => return None,
         };
-        Some(MysqlCommand { verb, response })
+        Some(MysqlCommand { name, response })
     }
 }

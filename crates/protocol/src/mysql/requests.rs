@@ -134,7 +134,7 @@ impl MysqlRequests {
             false => self.first_statement(request),
         };
         sink.operation(&Operation {
-            verb: request.command.verb,
+            verb: request.command.name,
             statement,
             syntax: StatementSyntax::Sql,
             is_wait: false,
@@ -195,7 +195,7 @@ impl MysqlRequests {
     pub(super) fn in_flight(&self, each: &mut dyn FnMut(ObservedRequest<'_>)) {
         for request in self.queue.iter().filter(|request| request.is_measured) {
             each(ObservedRequest {
-                verb: request.command.verb,
+                verb: request.command.name,
                 statement: self.first_statement(request),
                 syntax: StatementSyntax::Sql,
                 is_wait: false,

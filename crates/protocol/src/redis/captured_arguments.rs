@@ -1,4 +1,4 @@
-//! Short texts of a message: the arguments that say what a command is. The first one is its verb.
+//! Short texts of a message: the arguments that say what a command is. The first one is its name.
 
 /// Number of arguments of a command that are captured, the last one that is read being BLOCK of
 /// `XREADGROUP GROUP g c COUNT n NOACK BLOCK`.

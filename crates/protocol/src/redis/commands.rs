@@ -3,7 +3,7 @@
 
 use super::captured_arguments::{CapturedArguments, CapturedText};
 
-/// Verb of a command whose name is no name.
+/// Name of a command whose name has other characters than a name.
 const OTHER: &str = "OTHER";
 
 /// Commands whose second argument is part of the name.
@@ -29,9 +29,9 @@ const WAITS: &[&str] = &[
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RedisCommand {
-    pub(super) verb: CapturedText<40>,
-    /// Digest of a script, or name of a function.
     pub(super) name: CapturedText<40>,
+    /// Digest of a script, or name of a function.
+    pub(super) script: CapturedText<40>,
     pub(super) is_wait: bool,
     pub(super) effect: CommandEffect,
 }
@@ -70,38 +70,38 @@ impl RedisCommand {
         if arguments.count() == 0 {
             return None;
         }
-        let mut verb = CapturedText::default();
-        push_name(arguments.argument(0), &mut verb);
-        if verb.as_bytes().is_empty() {
-            verb.extend(OTHER.as_bytes());
-        } else if arguments.count() > 1 && CONTAINERS.contains(&verb.as_str()) {
+        let mut name = CapturedText::default();
+        push_name(arguments.argument(0), &mut name);
+        if name.as_bytes().is_empty() {
+            name.extend(OTHER.as_bytes());
+        } else if arguments.count() > 1 && CONTAINERS.contains(&name.as_str()) {
             let mut second = CapturedText::<40>::default();
             push_name(arguments.argument(1), &mut second);
             if !second.as_bytes().is_empty() {
-                verb.extend(b" ");
-                verb.extend(second.as_bytes());
+                name.extend(b" ");
+                name.extend(second.as_bytes());
             }
         }
-        let mut name = CapturedText::default();
-        if matches!(verb.as_str(), "EVALSHA" | "EVALSHA_RO" | "FCALL" | "FCALL_RO")
+        let mut script = CapturedText::default();
+        if matches!(name.as_str(), "EVALSHA" | "EVALSHA_RO" | "FCALL" | "FCALL_RO")
             && arguments
                 .argument(1)
                 .iter()
                 .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
         {
-            name.extend(arguments.argument(1));
+            script.extend(arguments.argument(1));
         }
-        let is_wait = match verb.as_str() {
+        let is_wait = match name.as_str() {
             "XREAD" | "XREADGROUP" => (1..arguments.count()).any(|at| arguments.is(at, "BLOCK")),
-            verb => WAITS.contains(&verb),
+            name => WAITS.contains(&name),
         };
-        let effect = command_effect(verb.as_str(), arguments);
-        Some(RedisCommand { verb, name, is_wait, effect })
+        let effect = command_effect(name.as_str(), arguments);
+        Some(RedisCommand { name, script, is_wait, effect })
     }
 }
 
-fn command_effect(verb: &str, arguments: &CapturedArguments) -> CommandEffect {
-    match verb {
+fn command_effect(name: &str, arguments: &CapturedArguments) -> CommandEffect {
+    match name {
         "SUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" | "UNSUBSCRIBE" | "PUNSUBSCRIBE"
         | "SUNSUBSCRIBE" => match u32::try_from(arguments.count() - 1) {
             Ok(0) | Err(_) => CommandEffect::Unsubscription,

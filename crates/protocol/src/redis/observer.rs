@@ -176,7 +176,7 @@ impl RedisObserver {
         let is_later = reply.start >= request.request_start;
         if request.confirmations == 0
             || !is_later
-            || !arguments.is(0, request.command.verb.as_str())
+            || !arguments.is(0, request.command.name.as_str())
         {
             return;
         }

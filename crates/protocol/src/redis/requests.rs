@@ -102,8 +102,8 @@ impl RedisRequests {
     pub(super) fn in_flight(&self, each: &mut dyn FnMut(ObservedRequest<'_>)) {
         for request in self.queue.iter().filter(|request| request.is_measured) {
             each(ObservedRequest {
-                verb: request.command.verb.as_str(),
-                statement: request.command.name.as_str(),
+                verb: request.command.name.as_str(),
+                statement: request.command.script.as_str(),
                 syntax: StatementSyntax::Name,
                 is_wait: request.command.is_wait,
                 since: request.request_start,
@@ -121,8 +121,8 @@ impl RedisRequest {
         let command = &self.command;
         let is_queued = reply.mark == b'+' && reply.line.as_bytes() == b"QUEUED\r\n";
         let (verb, statement) = match is_queued {
-            true => ("QUEUED", command.verb.as_str()),
-            false => (command.verb.as_str(), command.name.as_str()),
+            true => ("QUEUED", command.name.as_str()),
+            false => (command.name.as_str(), command.script.as_str()),
         };
         sink.operation(&Operation {
             verb,

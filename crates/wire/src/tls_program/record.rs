@@ -67,7 +67,7 @@ pub(super) enum RecordSize {
     Cut,
 }
 
-/// Reserves, fills and submits a record. `r9` is lost.
+/// Reserves, fills and submits a record. `r9` is clobbered.
 pub(super) fn emit_record(
     code: &mut Assembler,
     maps: &TlsMaps,
