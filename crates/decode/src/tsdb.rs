@@ -25,7 +25,7 @@ mod tombstones;
 
 pub use block_chunk::{BlockChunk, check_segment_header, chunk_size};
 pub use block_index::{
-    ChunkReference, INDEX_CONTENTS_BYTES, INDEX_HEAD_BYTES, IndexSections, IndexSeries,
+    ChunkReference, INDEX_CONTENTS_BYTES, INDEX_HEADER_BYTES, IndexSections, IndexSeries,
     SERIES_ALIGNMENT, SymbolTable, series_size,
 };
 pub use block_row_writer::BlockRowWriter;

@@ -1,4 +1,4 @@
-//! Bucket grid of BPF programs, equal to `hist`'s integer grid.
+//! Bucket grid of BPF programs, equal to `hist`'s `LogLinear2::integers(5)`.
 //!
 //! Buckets are 1 ns wide below 32 ns, and at most 1/32 of their lower edge above; a quantile at the
 //! middle of its bucket is off by at most 1.54 %. Values from 2^42 ns (73 min) on count in the last
@@ -28,7 +28,8 @@ pub(crate) enum AtomicMode {
 }
 
 /// Emits: count the value in `r2` in the buckets at byte `buckets` of what `r7` points to, and add
-/// it to the sum at byte `sum`. `r1` to `r5` are lost; `r7` must be bounded.
+/// it to the sum at byte `sum`. `r1` to `r5` are clobbered; `r7` points to a map value in which
+/// these offsets are valid.
 ///
 /// ```c
 /// *(u64 *)(r7 + sum) += v;
@@ -69,7 +70,7 @@ pub(crate) fn record(code: &mut Assembler, adding: AtomicMode, buckets: i16, sum
     code.bind(outside);
 }
 
-/// Emits `*(u64 *)(to + offset) += from`; `r3` is lost.
+/// Emits `*(u64 *)(to + offset) += from`; `r3` is clobbered.
 fn add(code: &mut Assembler, adding: AtomicMode, to: Register, offset: i16, from: Register) {
     if adding == AtomicMode::Atomic {
         return code.atomic_add(to, offset, from);

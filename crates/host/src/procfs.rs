@@ -106,7 +106,7 @@ impl SourceSettings for ProcfsSettings {
 
 impl HostSource for Procfs {
     fn read(&mut self, report: &mut RowReporter<'_>, _began: i64) -> u64 {
-        self.take(report)
+        self.read_all(report)
     }
 }
 
@@ -129,7 +129,7 @@ impl Procfs {
     }
 
     /// Reads all files. Returns how many could not be read.
-    fn take(&mut self, take: &mut dyn MetricSink) -> u64 {
+    fn read_all(&mut self, sink: &mut dyn MetricSink) -> u64 {
         let mut failed = 0;
         for (file, what) in &self.files {
             let Ok(length) = read(file, &mut self.buffer) else {
@@ -144,16 +144,16 @@ impl Procfs {
                 disks.contains(name) || (disk::is_disk(name) && disks.insert(name.to_owned()))
             };
             match what {
-                ProcFile::Stat => cpu::stat(&text, take),
-                ProcFile::Loadavg => cpu::loadavg(&text, take),
-                ProcFile::Schedstat => cpu::schedstat(&text, take),
-                ProcFile::Pressure(resource) => cpu::pressure(resource, &text, take),
-                ProcFile::Meminfo => memory::meminfo(&text, take),
-                ProcFile::Vmstat => memory::vmstat(&text, take),
-                ProcFile::Diskstats => disk::diskstats(&text, &mut is_disk, take),
-                ProcFile::Dev => network::dev(&text, take),
-                ProcFile::Pairs => network::pairs(&text, take),
-                ProcFile::Sockstat => network::sockstat(&text, take),
+                ProcFile::Stat => cpu::stat(&text, sink),
+                ProcFile::Loadavg => cpu::loadavg(&text, sink),
+                ProcFile::Schedstat => cpu::schedstat(&text, sink),
+                ProcFile::Pressure(resource) => cpu::pressure(resource, &text, sink),
+                ProcFile::Meminfo => memory::meminfo(&text, sink),
+                ProcFile::Vmstat => memory::vmstat(&text, sink),
+                ProcFile::Diskstats => disk::diskstats(&text, &mut is_disk, sink),
+                ProcFile::Dev => network::dev(&text, sink),
+                ProcFile::Pairs => network::pairs(&text, sink),
+                ProcFile::Sockstat => network::sockstat(&text, sink),
             }
         }
         failed

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use decode::InputError;
 use decode::tsdb::{
-    self, BlockChunk, DeletedRanges, INDEX_CONTENTS_BYTES, INDEX_HEAD_BYTES, IndexSections,
+    self, BlockChunk, DeletedRanges, INDEX_CONTENTS_BYTES, INDEX_HEADER_BYTES, IndexSections,
     IndexSeries, SERIES_ALIGNMENT, SymbolTable, Tombstones,
 };
 
@@ -173,9 +173,9 @@ impl IndexFile {
             file.read_exact_at(&mut bytes, start).with_context(cannot)?;
             Ok::<_, anyhow::Error>(bytes)
         };
-        let head = read(0, size.min(INDEX_HEAD_BYTES as u64))?;
+        let header = read(0, size.min(INDEX_HEADER_BYTES as u64))?;
         let contents = read(size.saturating_sub(INDEX_CONTENTS_BYTES as u64), size)?;
-        let sections = IndexSections::parse(&head, &contents, size).with_context(in_file)?;
+        let sections = IndexSections::parse(&header, &contents, size).with_context(in_file)?;
         let (start, end) = sections.symbols;
         let symbols = SymbolTable::parse(read(start, end)?, start).with_context(in_file)?;
         Ok(IndexFile { path: path.to_owned(), file, sections, symbols })

@@ -25,7 +25,7 @@ use crate::input_error::InputError;
 const MAGIC: [u8; 4] = [0xba, 0xaa, 0xd7, 0x00];
 const VERSION: u8 = 2;
 /// Bytes of magic and version.
-pub const INDEX_HEAD_BYTES: usize = 5;
+pub const INDEX_HEADER_BYTES: usize = 5;
 /// Bytes of the table of contents, with its checksum.
 pub const INDEX_CONTENTS_BYTES: usize = 52;
 /// Series start at multiples of this.
@@ -72,11 +72,11 @@ pub struct ChunkReference {
 }
 
 impl IndexSections {
-    /// Reads the head and the table of contents: the first [`INDEX_HEAD_BYTES`] and the last
+    /// Reads the header and the table of contents: the first [`INDEX_HEADER_BYTES`] and the last
     /// [`INDEX_CONTENTS_BYTES`] of a file of this size, or fewer if the file is shorter.
-    pub fn parse(head: &[u8], contents: &[u8], size: u64) -> Result<IndexSections, InputError> {
-        let mut head = ByteCursor::new(head, 0);
-        let magic: [u8; 4] = head.array()?;
+    pub fn parse(header: &[u8], contents: &[u8], size: u64) -> Result<IndexSections, InputError> {
+        let mut header = ByteCursor::new(header, 0);
+        let magic: [u8; 4] = header.array()?;
         if magic != MAGIC {
             return Err(invalid(
                 0,
@@ -84,7 +84,7 @@ impl IndexSections {
                 format!("{magic:02x?}"),
             ));
         }
-        let [version] = head.array()?;
+        let [version] = header.array()?;
         if version != VERSION {
             return Err(invalid(4, "version 2 of an index", format!("{version}")));
         }
@@ -153,9 +153,9 @@ impl SymbolTable {
 /// Size in bytes of the series that starts with these bytes, at this offset of the index. 0 is the
 /// size of padding, [`SERIES_ALIGNMENT`] bytes. At least [`SERIES_ALIGNMENT`] bytes must be passed,
 /// unless the section ends before.
-pub fn series_size(head: &[u8], offset: u64) -> Result<usize, InputError> {
-    let head = head.get(..VARINT_BYTES_MAX).unwrap_or(head);
-    let mut cursor = ByteCursor::new(head, offset);
+pub fn series_size(start: &[u8], offset: u64) -> Result<usize, InputError> {
+    let start = start.get(..VARINT_BYTES_MAX).unwrap_or(start);
+    let mut cursor = ByteCursor::new(start, offset);
     match cursor.uvarint()? {
         0 => Ok(0),
         length @ ..=SERIES_BYTES_MAX => {

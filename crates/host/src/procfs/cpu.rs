@@ -8,7 +8,7 @@ use super::numbers;
 use crate::metric::{MetricDefinition, MetricSink, counter, gauge};
 
 /// Ticks per second in files of `/proc`.
-const TICKS: f64 = 100.0;
+const USER_HZ: f64 = 100.0;
 /// In the order of `/proc/stat`.
 const MODES: [&str; 10] =
     ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest", "guest_nice"];
@@ -61,7 +61,7 @@ pub(super) const METRICS: &[MetricDefinition] = &[
 ];
 
 /// `/proc/stat`
-pub(super) fn stat(text: &str, take: &mut dyn MetricSink) {
+pub(super) fn stat(text: &str, sink: &mut dyn MetricSink) {
     for line in text.lines() {
         let Some((name, rest)) = line.split_once(' ') else { continue };
         let metric = match name {
@@ -74,19 +74,19 @@ pub(super) fn stat(text: &str, take: &mut dyn MetricSink) {
             "btime" => &BOOT,
             _ => {
                 if let Some(cpu) = name.strip_prefix("cpu").filter(|cpu| !cpu.is_empty()) {
-                    modes(cpu, rest, take);
+                    modes(cpu, rest, sink);
                 }
                 continue;
             }
         };
         // The first number of `intr` and `softirq` is the total.
         if let Some(value) = numbers(rest).next() {
-            take.record(metric, &[], value);
+            sink.record(metric, &[], value);
         }
     }
 }
 
-fn modes(cpu: &str, rest: &str, take: &mut dyn MetricSink) {
+fn modes(cpu: &str, rest: &str, sink: &mut dyn MetricSink) {
     let mut ticks = [None; MODES.len()];
     for (to, from) in ticks.iter_mut().zip(numbers(rest)) {
         *to = Some(from);
@@ -99,39 +99,39 @@ fn modes(cpu: &str, rest: &str, take: &mut dyn MetricSink) {
     }
     for (mode, ticks) in MODES.into_iter().zip(ticks) {
         if let Some(ticks) = ticks {
-            take.record(&CPU, &[("cpu", cpu), ("mode", mode)], ticks / TICKS);
+            sink.record(&CPU, &[("cpu", cpu), ("mode", mode)], ticks / USER_HZ);
         }
     }
 }
 
 /// `/proc/loadavg`
-pub(super) fn loadavg(text: &str, take: &mut dyn MetricSink) {
+pub(super) fn loadavg(text: &str, sink: &mut dyn MetricSink) {
     for (minutes, value) in ["1", "5", "15"].into_iter().zip(numbers(text)) {
-        take.record(&LOAD_AVERAGE, &[("minutes", minutes)], value);
+        sink.record(&LOAD_AVERAGE, &[("minutes", minutes)], value);
     }
 }
 
 /// `/proc/pressure/RESOURCE`
-pub(super) fn pressure(resource: &str, text: &str, take: &mut dyn MetricSink) {
+pub(super) fn pressure(resource: &str, text: &str, sink: &mut dyn MetricSink) {
     for line in text.lines() {
         let Some((stall_type @ ("some" | "full"), rest)) = line.split_once(' ') else { continue };
         let total = rest.split(' ').find_map(|field| field.strip_prefix("total="));
         if let Some(microseconds) = total.and_then(|total| total.parse::<u64>().ok()) {
             let labels = [("resource", resource), ("type", stall_type)];
-            take.record(&PRESSURE, &labels, microseconds as f64 / 1e6);
+            sink.record(&PRESSURE, &labels, microseconds as f64 / 1e6);
         }
     }
 }
 
 /// `/proc/schedstat`
-pub(super) fn schedstat(text: &str, take: &mut dyn MetricSink) {
+pub(super) fn schedstat(text: &str, sink: &mut dyn MetricSink) {
     for line in text.lines() {
         let Some((name, rest)) = line.split_once(' ') else { continue };
         let Some(cpu) = name.strip_prefix("cpu") else { continue };
         let mut last = numbers(rest).skip(7);
         if let (Some(nanoseconds), Some(slices)) = (last.next(), last.next()) {
-            take.record(&WAIT, &[("cpu", cpu)], nanoseconds / 1e9);
-            take.record(&TIMESLICES, &[("cpu", cpu)], slices);
+            sink.record(&WAIT, &[("cpu", cpu)], nanoseconds / 1e9);
+            sink.record(&TIMESLICES, &[("cpu", cpu)], slices);
         }
     }
 }

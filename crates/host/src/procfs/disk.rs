@@ -47,7 +47,7 @@ pub(super) const METRICS: &[MetricDefinition] =
 pub(super) fn diskstats(
     text: &str,
     is_disk: &mut dyn FnMut(&str) -> bool,
-    take: &mut dyn MetricSink,
+    sink: &mut dyn MetricSink,
 ) {
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace().skip(2);
@@ -57,30 +57,30 @@ pub(super) fn diskstats(
             *to = from.parse::<u64>().ok().map(|n| n as f64);
         }
         if fields[10].is_some() && is_disk(device) {
-            disk(device, &fields, take);
+            disk(device, &fields, sink);
         }
     }
 }
 
-fn disk(device: &str, fields: &[Option<f64>; 17], take: &mut dyn MetricSink) {
+fn disk(device: &str, fields: &[Option<f64>; 17], sink: &mut dyn MetricSink) {
     for (operation, at) in [("read", 0), ("write", 4), ("discard", 11)] {
         let metrics = [(&COMPLETED, 1.0), (&MERGES, 1.0), (&BYTES, SECTOR), (&TIME, 1e-3)];
         for ((metric, scale), value) in metrics.into_iter().zip(&fields[at..at + 4]) {
             if let Some(value) = value {
-                take.record(metric, &[("device", device), ("operation", operation)], value * scale);
+                sink.record(metric, &[("device", device), ("operation", operation)], value * scale);
             }
         }
     }
     if let [Some(done), Some(time)] = fields[15..17] {
         let labels = [("device", device), ("operation", "flush")];
-        take.record(&COMPLETED, &labels, done);
-        take.record(&TIME, &labels, time * 1e-3);
+        sink.record(&COMPLETED, &labels, done);
+        sink.record(&TIME, &labels, time * 1e-3);
     }
     for (metric, scale, at) in
         [(&IN_FLIGHT, 1.0, 8), (&IO_TIME, 1e-3, 9), (&WEIGHTED_IO_TIME, 1e-3, 10)]
     {
         if let Some(value) = fields[at] {
-            take.record(metric, &[("device", device)], value * scale);
+            sink.record(metric, &[("device", device)], value * scale);
         }
     }
 }

@@ -126,35 +126,35 @@ pub(super) fn metrics() -> impl Iterator<Item = MetricDefinition> {
 }
 
 /// `/proc/meminfo`
-pub(super) fn meminfo(text: &str, take: &mut dyn MetricSink) {
+pub(super) fn meminfo(text: &str, sink: &mut dyn MetricSink) {
     for line in text.lines() {
         let Some((name, rest)) = line.split_once(':') else { continue };
         let Some((_, metric)) = SIZES.iter().find(|entry| entry.0 == name) else { continue };
         if let Some(kibibytes) = numbers(rest).next() {
-            take.record(metric, &[], kibibytes * 1024.0);
+            sink.record(metric, &[], kibibytes * 1024.0);
         }
     }
 }
 
 /// `/proc/vmstat`
-pub(super) fn vmstat(text: &str, take: &mut dyn MetricSink) {
+pub(super) fn vmstat(text: &str, sink: &mut dyn MetricSink) {
     let mut stalls = None;
     for line in text.lines() {
         let Some((name, rest)) = line.split_once(' ') else { continue };
         let Some(value) = numbers(rest).next() else { continue };
         match name {
-            "pgpgin" => take.record(&PAGE_IN, &[], value * 1024.0),
-            "pgpgout" => take.record(&PAGE_OUT, &[], value * 1024.0),
+            "pgpgin" => sink.record(&PAGE_IN, &[], value * 1024.0),
+            "pgpgout" => sink.record(&PAGE_OUT, &[], value * 1024.0),
             _ if name.starts_with("allocstall_") => *stalls.get_or_insert(0.0) += value,
             _ => {
                 if let Some((_, metric)) = EVENTS.iter().find(|entry| entry.0 == name) {
-                    take.record(metric, &[], value);
+                    sink.record(metric, &[], value);
                 }
             }
         }
     }
     if let Some(stalls) = stalls {
-        take.record(&STALLS, &[], stalls);
+        sink.record(&STALLS, &[], stalls);
     }
 }
 

@@ -254,7 +254,7 @@ pub(super) fn metrics() -> impl Iterator<Item = MetricDefinition> {
 }
 
 /// `/proc/net/dev`
-pub(super) fn dev(text: &str, take: &mut dyn MetricSink) {
+pub(super) fn dev(text: &str, sink: &mut dyn MetricSink) {
     for line in text.lines() {
         let Some((interface, rest)) = line.rsplit_once(':') else { continue };
         let interface = interface.trim();
@@ -271,14 +271,14 @@ pub(super) fn dev(text: &str, take: &mut dyn MetricSink) {
             let metrics = [&BYTES, &PACKETS, &ERRORS, &DROPS];
             for (metric, &value) in metrics.into_iter().zip(&columns[at..]) {
                 let labels = [("interface", interface), ("direction", direction)];
-                take.record(metric, &labels, value);
+                sink.record(metric, &labels, value);
             }
         }
     }
 }
 
 /// `/proc/net/snmp` and `/proc/net/netstat`: a line of names, a line of numbers.
-pub(super) fn pairs(text: &str, take: &mut dyn MetricSink) {
+pub(super) fn pairs(text: &str, sink: &mut dyn MetricSink) {
     let mut lines = text.lines();
     while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
         let (Some((group, names)), Some((again, values))) =
@@ -293,14 +293,14 @@ pub(super) fn pairs(text: &str, take: &mut dyn MetricSink) {
         for (name, value) in names.zip(values.split_ascii_whitespace()) {
             let field = FIELDS.iter().find(|entry| (entry.0, entry.1) == (group, name));
             if let (Some((_, _, metric)), Ok(value)) = (field, value.parse::<u64>()) {
-                take.record(metric, &[], value as f64);
+                sink.record(metric, &[], value as f64);
             }
         }
     }
 }
 
 /// `/proc/net/sockstat`
-pub(super) fn sockstat(text: &str, take: &mut dyn MetricSink) {
+pub(super) fn sockstat(text: &str, sink: &mut dyn MetricSink) {
     for line in text.lines() {
         let Some((group, rest)) = line.split_once(':') else { continue };
         let mut words = rest.split_ascii_whitespace();
@@ -308,14 +308,14 @@ pub(super) fn sockstat(text: &str, take: &mut dyn MetricSink) {
             let Ok(value) = value.parse::<u64>() else { continue };
             let value = value as f64;
             match (group, name) {
-                ("sockets", "used") => take.record(&SOCKETS, &[], value),
-                ("TCP", "mem") => take.record(&TCP_MEMORY, &[], value),
+                ("sockets", "used") => sink.record(&SOCKETS, &[], value),
+                ("TCP", "mem") => sink.record(&TCP_MEMORY, &[], value),
                 ("TCP", name) => {
                     if let Some((_, metric)) = TCP_SOCKETS.iter().find(|entry| entry.0 == name) {
-                        take.record(metric, &[], value);
+                        sink.record(metric, &[], value);
                     }
                 }
-                ("UDP", "inuse") => take.record(&UDP_SOCKETS, &[], value),
+                ("UDP", "inuse") => sink.record(&UDP_SOCKETS, &[], value),
                 _ => {}
             }
         }
