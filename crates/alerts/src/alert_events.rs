@@ -9,16 +9,16 @@ use role::json::Json::{Object, Text};
 use role::json::integer;
 use role::{EventBatch, RouteError, RouteEvent, RouteQuery};
 
-use crate::alert_board::{AlertBoard, StatusLight};
 use crate::alert_filter::AlertFilter;
 use crate::history_api::{accepts, entry_json};
+use crate::published_alerts::{PublishedAlerts, StatusLight};
 
 /// Changes that are read at once: a client that does not read holds no more.
 const CHANGES_MAX: usize = 16;
 
 /// Events after the change with a number; without one, the light.
 pub(crate) fn events(
-    board: &AlertBoard,
+    board: &PublishedAlerts,
     query: &RouteQuery,
     after: Option<u64>,
 ) -> Result<EventBatch, RouteError> {
@@ -91,7 +91,7 @@ mod tests {
     use crate::silence_store::SilenceStore;
 
     /// Board with a history of some changes.
-    fn board(changes: usize) -> AlertBoard {
+    fn board(changes: usize) -> PublishedAlerts {
         let disk = SimDisk::new(1);
         let (process, data) = (Arc::new(disk.process()), Path::new("/data"));
         disk.process().create_dir(data).expect("a directory");
@@ -101,11 +101,11 @@ mod tests {
         let (received, _) = ReceivedAlerts::open(process, data, 0);
         let revision = watch::Sender::new(7);
         let (silences, received) = (Arc::new(silences), Arc::new(received));
-        AlertBoard::new(revision, silences, received, Arc::new(history), Arc::new(|| 0))
+        PublishedAlerts::new(revision, silences, received, Arc::new(history), Arc::new(|| 0))
     }
 
     /// Names and ids of a batch, its last id, and whether the next one is due at once.
-    fn batch(board: &AlertBoard, after: Option<u64>) -> (Vec<(&'static str, u64)>, u64, bool) {
+    fn batch(board: &PublishedAlerts, after: Option<u64>) -> (Vec<(&'static str, u64)>, u64, bool) {
         let query = RouteQuery::new(Vec::new());
         let Ok(EventBatch { events, last_id, revision }) = events(board, &query, after) else {
             panic!("the query is valid")

@@ -12,13 +12,13 @@ use rules::{
     Alert, AlertAcknowledgement, AlertAcknowledgements, AlertSettings, AlertState, Rule, RuleHealth,
 };
 
-use crate::alert_board::{ActiveAlert, AlertBoard, BoardState};
 use crate::alert_events::light_parts;
 use crate::alert_filter::{AlertFilter, MATCHER, SEVERITY, TEXT};
 use crate::alert_notification::{alert_severity, condition_text};
 use crate::alert_selection::{alert_labels, fingerprint, rule_alert_labels};
 use crate::forecast_text::forecast_text;
 use crate::prometheus_api::{label_json, map_json};
+use crate::published_alerts::{ActiveAlert, PublishedAlerts, PublishedState};
 use crate::received_alerts::ReceivedAlert;
 
 /// Longest wait of a request.
@@ -54,9 +54,12 @@ pub(crate) static LIGHT: RouteSpec = RouteSpec {
 };
 
 /// Waits for a change of alerts, if the request asks for it.
-pub(crate) fn wait(board: &AlertBoard, query: &RouteQuery) -> impl Future<Output = ()> + use<> {
-    let seconds = query.count("wait", 0, WAIT_MAX_S).unwrap_or(0);
-    let since = query.count("since", board.revision(), u64::MAX);
+pub(crate) fn wait(
+    board: &PublishedAlerts,
+    query: &RouteQuery,
+) -> impl Future<Output = ()> + use<> {
+    let seconds = query.integer("wait", 0, WAIT_MAX_S).unwrap_or(0);
+    let since = query.integer("since", board.revision(), u64::MAX);
     // The handler reports invalid parameters.
     let seconds = if since.is_ok() { seconds } else { 0 };
     let change = board.changed_since(since.unwrap_or(0));
@@ -69,14 +72,14 @@ pub(crate) fn wait(board: &AlertBoard, query: &RouteQuery) -> impl Future<Output
 }
 
 /// Response of `/v1/light`.
-pub(crate) fn light(state: &BoardState) -> Json {
+pub(crate) fn light(state: &PublishedState) -> Json {
     Text(state.light().to_string())
 }
 
 /// Response of `/v1/alerts`.
-pub(crate) fn alerts(board: &AlertBoard, query: &RouteQuery) -> Result<Json, RouteError> {
-    query.count("wait", 0, WAIT_MAX_S)?;
-    query.count("since", 0, u64::MAX)?;
+pub(crate) fn alerts(board: &PublishedAlerts, query: &RouteQuery) -> Result<Json, RouteError> {
+    query.integer("wait", 0, WAIT_MAX_S)?;
+    query.integer("since", 0, u64::MAX)?;
     let filter = AlertFilter::read(query)?;
     let is_wanted: fn(&ListedAlert) -> bool = match query.get("state") {
         None => |_| true,
@@ -141,7 +144,7 @@ fn acknowledgement_texts(acknowledgements: &AlertAcknowledgements) -> Vec<String
 }
 
 /// Warnings of rules that select nothing.
-pub(crate) fn unmatched_warnings_json(state: &BoardState) -> Json {
+pub(crate) fn unmatched_warnings_json(state: &PublishedState) -> Json {
     List(state.unmatched_warnings.iter().map(|problem| Text(problem.to_string())).collect())
 }
 

@@ -12,10 +12,10 @@ use role::{
 };
 use serde::Deserialize;
 
-use crate::alert_board::{AlertBoard, BoardState};
-use crate::alertmanager_view::{AlertFilter, FiringAlert};
+use crate::alertmanager_view::{AlertmanagerFilter, FiringAlert};
 use crate::json_body::{parse_time, read_body, text};
 use crate::prometheus_api::map_json;
+use crate::published_alerts::{PublishedAlerts, PublishedState};
 use crate::received_alerts::{RESOLVE_TIMEOUT_NS, ReceivedAlertsError, SubmittedAlert};
 use crate::worker_control::WorkerControl;
 
@@ -141,7 +141,7 @@ impl PostableAlert {
 
 /// Receives alerts. Valid ones are stored even if others are not, as in Alertmanager.
 pub(crate) fn post_alerts(
-    board: &AlertBoard,
+    board: &PublishedAlerts,
     control: &WorkerControl,
     request: &WriteRequest,
 ) -> Result<Json, RouteError> {
@@ -178,8 +178,8 @@ pub(crate) fn post_alerts(
 }
 
 /// Response of `/api/v2/alerts`.
-pub(crate) fn alerts(state: &BoardState, query: &RouteQuery) -> Result<Json, RouteError> {
-    let filter = AlertFilter::read(query)?;
+pub(crate) fn alerts(state: &PublishedState, query: &RouteQuery) -> Result<Json, RouteError> {
+    let filter = AlertmanagerFilter::read(query)?;
     let mut found = Vec::new();
     for alert in FiringAlert::all(state).iter().filter(|alert| filter.accepts(alert)) {
         let receivers = receivers_of(state, &alert.labels);
@@ -191,8 +191,8 @@ pub(crate) fn alerts(state: &BoardState, query: &RouteQuery) -> Result<Json, Rou
 }
 
 /// Response of `/api/v2/alerts/groups`. Without routes there are no groups.
-pub(crate) fn groups(state: &BoardState, query: &RouteQuery) -> Result<Json, RouteError> {
-    let filter = AlertFilter::read(query)?;
+pub(crate) fn groups(state: &PublishedState, query: &RouteQuery) -> Result<Json, RouteError> {
+    let filter = AlertmanagerFilter::read(query)?;
     let mut groups: BTreeMap<_, Vec<Json>> = BTreeMap::new();
     for alert in FiringAlert::all(state).iter().filter(|alert| filter.accepts(alert)) {
         if state.routes.tree.root.receiver.is_none() {
@@ -201,7 +201,7 @@ pub(crate) fn groups(state: &BoardState, query: &RouteQuery) -> Result<Json, Rou
         let receivers = receivers_of(state, &alert.labels);
         for place in state.routes.tree.group_places(&alert.labels, state.now_ns) {
             let is_wanted = filter.accepts_receivers(std::slice::from_ref(&place.receiver))
-                && (filter.has_muted() || place.muted_by.is_empty());
+                && (filter.includes_muted() || place.muted_by.is_empty());
             if is_wanted {
                 let json = alert.to_json(&receivers, &place.muted_by);
                 groups.entry(place).or_default().push(json);
@@ -221,7 +221,7 @@ pub(crate) fn groups(state: &BoardState, query: &RouteQuery) -> Result<Json, Rou
 }
 
 /// Names of the receivers of an alert; none without routes.
-fn receivers_of(state: &BoardState, labels: &AlertLabels) -> Vec<String> {
+fn receivers_of(state: &PublishedState, labels: &AlertLabels) -> Vec<String> {
     match state.routes.tree.root.receiver {
         Some(_) => state.routes.tree.receivers(labels),
         None => Vec::new(),
@@ -229,7 +229,7 @@ fn receivers_of(state: &BoardState, labels: &AlertLabels) -> Vec<String> {
 }
 
 /// Response of `/api/v2/receivers`.
-pub(crate) fn receivers(state: &BoardState) -> Json {
+pub(crate) fn receivers(state: &PublishedState) -> Json {
     let receiver = |name: &String| Object(vec![("name", text(&**name))]);
     List(state.routes.receivers.iter().map(receiver).collect())
 }

@@ -10,9 +10,9 @@ use role::{
 };
 use serde::Deserialize;
 
-use crate::alert_board::{AlertBoard, BoardState};
 use crate::json_body::{bad_request, parse_matchers, parse_time, read_body, rfc3339, text};
 use crate::prometheus_api::map_json;
+use crate::published_alerts::{PublishedAlerts, PublishedState};
 use crate::silence_api::sort_silences;
 use crate::silence_store::SilenceStore;
 
@@ -137,13 +137,13 @@ pub(crate) fn delete_silence(
 }
 
 /// Response of `/api/v2/silence/{silenceID}`.
-pub(crate) fn silence(board: &AlertBoard, query: &RouteQuery) -> Result<Json, RouteError> {
+pub(crate) fn silence(board: &PublishedAlerts, query: &RouteQuery) -> Result<Json, RouteError> {
     let found = board.silence_store().find(query.get("silenceID").unwrap_or_default())?;
     Ok(silence_json(&found, board.now_ns()))
 }
 
 /// Response of `/api/v2/silences`.
-pub(crate) fn silences(state: &BoardState, query: &RouteQuery) -> Result<Json, RouteError> {
+pub(crate) fn silences(state: &PublishedState, query: &RouteQuery) -> Result<Json, RouteError> {
     let filters = parse_matchers(query.all("filter").filter(|text| !text.is_empty()))?;
     let creators: Vec<&str> = query.all("creator").filter(|name| !name.is_empty()).collect();
     // As in Alertmanager, a filter is one of the matchers of a silence.

@@ -9,10 +9,10 @@ use role::json::Json::{self, List, Object};
 use role::{RouteError, RouteQuery};
 use rules::AlertState;
 
-use crate::alert_board::BoardState;
 use crate::alert_selection::{alert_labels, fingerprint, rule_alert_labels};
 use crate::json_body::{parse_matchers, rfc3339, text};
 use crate::prometheus_api::map_json;
+use crate::published_alerts::PublishedState;
 
 /// An alert that fires.
 pub(crate) struct FiringAlert {
@@ -29,7 +29,7 @@ pub(crate) struct FiringAlert {
 
 impl FiringAlert {
     /// All alerts that fire, by fingerprint; of several with one fingerprint, the first.
-    pub(crate) fn all(state: &BoardState) -> Vec<FiringAlert> {
+    pub(crate) fn all(state: &PublishedState) -> Vec<FiringAlert> {
         let mut alerts: BTreeMap<String, FiringAlert> = BTreeMap::new();
         for alert in rule_alerts(state).chain(received_alerts(state)) {
             alerts.entry(alert.fingerprint.clone()).or_insert(alert);
@@ -86,7 +86,7 @@ impl FiringAlert {
     }
 }
 
-fn rule_alerts(state: &BoardState) -> impl Iterator<Item = FiringAlert> {
+fn rule_alerts(state: &PublishedState) -> impl Iterator<Item = FiringAlert> {
     let firing = state.active_alerts().filter(|active| active.alert.state == AlertState::Firing);
     firing.map(|active| {
         let alert = active.alert;
@@ -110,7 +110,7 @@ fn rule_alerts(state: &BoardState) -> impl Iterator<Item = FiringAlert> {
     })
 }
 
-fn received_alerts(state: &BoardState) -> impl Iterator<Item = FiringAlert> {
+fn received_alerts(state: &PublishedState) -> impl Iterator<Item = FiringAlert> {
     state.firing_received().map(|alert| FiringAlert {
         labels: alert.labels.clone(),
         fingerprint: fingerprint(&alert.labels),
@@ -125,29 +125,29 @@ fn received_alerts(state: &BoardState) -> impl Iterator<Item = FiringAlert> {
 }
 
 /// Parameters of `/api/v2/alerts` and `/api/v2/alerts/groups`.
-pub(crate) struct AlertFilter {
+pub(crate) struct AlertmanagerFilter {
     matchers: Vec<AlertMatcher>,
-    has_active: bool,
-    has_silenced: bool,
-    has_inhibited: bool,
-    has_muted: bool,
+    includes_active: bool,
+    includes_silenced: bool,
+    includes_inhibited: bool,
+    includes_muted: bool,
     receiver: Option<Regex>,
 }
 
-impl AlertFilter {
-    pub(crate) fn read(query: &RouteQuery) -> Result<AlertFilter, RouteError> {
+impl AlertmanagerFilter {
+    pub(crate) fn read(query: &RouteQuery) -> Result<AlertmanagerFilter, RouteError> {
         let receiver = query.get("receiver").map(|pattern| {
             Regex::new(&format!("^(?:{pattern})$"))
                 .map_err(|_| invalid("receiver", pattern, "a regular expression"))
         });
         // All alerts are processed.
         read_flag(query, "unprocessed")?;
-        Ok(AlertFilter {
+        Ok(AlertmanagerFilter {
             matchers: parse_matchers(query.all("filter").filter(|text| !text.is_empty()))?,
-            has_active: read_flag(query, "active")?,
-            has_silenced: read_flag(query, "silenced")?,
-            has_inhibited: read_flag(query, "inhibited")?,
-            has_muted: read_flag(query, "muted")?,
+            includes_active: read_flag(query, "active")?,
+            includes_silenced: read_flag(query, "silenced")?,
+            includes_inhibited: read_flag(query, "inhibited")?,
+            includes_muted: read_flag(query, "muted")?,
             receiver: receiver.transpose()?,
         })
     }
@@ -156,9 +156,9 @@ impl AlertFilter {
     pub(crate) fn accepts(&self, alert: &FiringAlert) -> bool {
         let (is_silenced, is_inhibited) =
             (!alert.silenced_by.is_empty(), !alert.inhibited_by.is_empty());
-        (self.has_active || is_silenced || is_inhibited)
-            && (self.has_silenced || !is_silenced)
-            && (self.has_inhibited || !is_inhibited)
+        (self.includes_active || is_silenced || is_inhibited)
+            && (self.includes_silenced || !is_silenced)
+            && (self.includes_inhibited || !is_inhibited)
             && self.matchers.iter().all(|matcher| matcher.matches(&alert.labels))
     }
 
@@ -168,9 +168,9 @@ impl AlertFilter {
         self.receiver.as_ref().is_none_or(accepts)
     }
 
-    /// Whether groups that time intervals keep silent are wanted.
-    pub(crate) fn has_muted(&self) -> bool {
-        self.has_muted
+    /// Whether groups that time intervals mute are wanted.
+    pub(crate) fn includes_muted(&self) -> bool {
+        self.includes_muted
     }
 }
 

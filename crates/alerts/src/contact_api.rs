@@ -74,7 +74,7 @@ fn attempt_json(attempt: &AttemptReport) -> Json {
         ("outcome", Text(attempt.verdict.name().to_owned())),
         ("attempts", attempt.attempts.map_or(Null, |count| integer(count.into()))),
         ("latency_ns", attempt.latency.map_or(Null, latency_ns)),
-        ("is_repeat", Bool(attempt.is_repeat)),
+        ("may_be_duplicate", Bool(attempt.may_be_duplicate)),
         ("failover", optional_text(attempt.failover.as_deref())),
         ("note", Text(attempt.note.clone())),
     ])

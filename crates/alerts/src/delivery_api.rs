@@ -6,9 +6,9 @@ use role::json::Json::{self, Integer, List, Null, Object, Text};
 use role::json::integer;
 use role::{Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec};
 
-use crate::alert_board::BoardState;
 use crate::alert_place::AlertPlace;
 use crate::notifier_handle::NotifierHandle;
+use crate::published_alerts::PublishedState;
 use crate::site_acknowledgements::{SiteAcknowledgement, site_acknowledgements};
 use crate::site_clearances::SiteClearance;
 
@@ -39,7 +39,7 @@ pub(crate) struct SiteChanges {
 
 impl SiteChanges {
     /// Those of this site.
-    pub(crate) fn of_site(state: &BoardState) -> SiteChanges {
+    pub(crate) fn of_site(state: &PublishedState) -> SiteChanges {
         SiteChanges {
             acknowledgements: Some(site_acknowledgements(state)),
             clearances: state.clearances.listed(state.now_ns),
@@ -55,8 +55,8 @@ pub(crate) fn deliveries(
     epoch: i64,
     query: &RouteQuery,
 ) -> Result<Json, RouteError> {
-    let since = query.count("since", 0, u64::MAX)?;
-    let known_epoch = query.count("epoch", epoch, i64::MAX)?;
+    let since = query.integer("since", 0, u64::MAX)?;
+    let known_epoch = query.integer("epoch", epoch, i64::MAX)?;
     let since = if known_epoch == epoch { since } else { 0 };
     let found = notifier.deliveries_after(since).map_err(RouteError::Unavailable)?;
     Ok(page_json(epoch, &found, &changes()))

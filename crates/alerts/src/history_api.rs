@@ -5,11 +5,11 @@ use role::json::{integer, number};
 use role::time_expr::{TIME_SYNTAX, parse_time_parameter};
 use role::{Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec};
 
-use crate::alert_board::AlertBoard;
 use crate::alert_filter::{AlertFilter, MATCHER, SEVERITY, TEXT};
 use crate::alert_selection::fingerprint;
 use crate::history_entry::{HistoryEntry, HistoryEvent};
 use crate::prometheus_api::map_json;
+use crate::published_alerts::PublishedAlerts;
 
 /// Changes in a response, if the request sets no limit, and at most.
 const LIMIT: usize = 100;
@@ -35,7 +35,8 @@ pub(crate) static HISTORY: RouteSpec = RouteSpec {
         Parameter::integer("limit", "number of changes, at most 1000; default: 100"),
         Parameter::integer(
             "before",
-            "changes with a smaller number: next of the previous response; default: all",
+            "changes with a number below this one; `next` of a response for the next page; \
+             default: all",
         ),
     ],
     format: RouteFormat::Json,
@@ -75,8 +76,8 @@ impl HistorySearch {
             events: events.map(event).collect::<Result<_, _>>()?,
             from_ns: time("from", i64::MIN)?,
             to_ns: time("to", i64::MAX)?,
-            before: query.count("before", u64::MAX, u64::MAX)?,
-            limit: query.count("limit", LIMIT, LIMIT_MAX)?.max(1),
+            before: query.integer("before", u64::MAX, u64::MAX)?,
+            limit: query.integer("limit", LIMIT, LIMIT_MAX)?.max(1),
         })
     }
 
@@ -94,7 +95,7 @@ pub(crate) fn accepts(filter: &AlertFilter, entry: &HistoryEntry) -> bool {
 }
 
 /// Response of `/v1/alerts/history`.
-pub(crate) fn history(board: &AlertBoard, query: &RouteQuery) -> Result<Json, RouteError> {
+pub(crate) fn history(board: &PublishedAlerts, query: &RouteQuery) -> Result<Json, RouteError> {
     let search = HistorySearch::read(query, board.now_ns())?;
     let all = board.history().read().map_err(|cause| {
         RouteError::Unavailable(format!("cannot read the history of alerts: {cause}"))

@@ -8,7 +8,7 @@
 //!                               ├─► history_recorder ─► alert_history ─► history_api, alert_events
 //! journal ─► arrival_reader ─► arrival_index ─► rule_worker
 //!                               ▼
-//!                            alert_board ─► prometheus_api, alert_list, alertmanager_api: HTTP
+//!                           published_alerts ─► prometheus_api, alert_list, alertmanager_api: HTTP
 //! HTTP ─► silence_store (silences) ─► notify        HTTP ─► received_alerts ─► rule_worker
 //! HTTP ─► worker_control (acknowledgements) ─► rule_worker
 //! another site ─► primary_site ─► standby ─► notifier_handle     HTTP ─► delivery_api
@@ -16,7 +16,7 @@
 //! settings, OpenSLO ─► slo_settings ─► slo_service ─► slo_api: HTTP
 //! groups evaluated over the past ─► replayed_history ─► alert_history
 //! ```
-//! The *board* is the published snapshot of rules, alerts and silences, which routes read.
+//! `PublishedAlerts` has the snapshot of rules, alerts and silences that routes read.
 //! One thread evaluates all groups, one after the other: on schedule, and own rules also when rows
 //! of their streams arrived. Others note which series got rows, compute budgets of SLOs, look for
 //! series that vanished and what replaced them ([`series_watcher`]), and for rules that select
@@ -25,7 +25,6 @@
 #![forbid(unsafe_code)]
 
 mod acknowledgement_api;
-mod alert_board;
 mod alert_events;
 mod alert_evidence;
 mod alert_filter;
@@ -59,6 +58,7 @@ mod notifier_handle;
 mod notifier_status;
 mod primary_site;
 mod prometheus_api;
+mod published_alerts;
 mod read_time_budget;
 mod received_alerts;
 mod received_file;

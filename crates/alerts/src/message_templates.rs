@@ -112,7 +112,7 @@ impl AlertMessageTemplates {
             ("Notes", text(notification.notes.as_deref().unwrap_or_default())),
             ("AlsoFiring", TemplateValue::list(others)),
             ("Reminder", TemplateValue::Int(key.reminder.into())),
-            ("IsRepeat", TemplateValue::Bool(facts.is_repeat)),
+            ("MayBeDuplicate", TemplateValue::Bool(facts.may_be_duplicate)),
             ("Key", text(&key.to_string())),
             ("ExternalLabels", TemplateValue::text_map(&self.node.external_labels)),
             ("ExternalURL", text(&self.node.external_url)),
@@ -161,9 +161,9 @@ mod tests {
             notification: &notification(),
             title: "default title",
             text: "default text",
-            measured: "value 310 ms".to_owned(),
+            measured: "value 310.0 ms (300.0 to 320.0 ms), threshold 250 ms".to_owned(),
             affected: "7 requests affected".to_owned(),
-            is_repeat: false,
+            may_be_duplicate: false,
             now_ns: 1_700_000_300_000_000_000,
         };
         templates.expand(template, &facts)

@@ -1,5 +1,6 @@
-//! Series that vanished with changes that nobody accepted. A change whose series all send again is
-//! over.
+//! Series that vanished with changes that nobody accepted. A *change* is an annotation on series
+//! that vanished (`docs/alerts.md`); a user accepts it. A change whose series all have samples
+//! again is over.
 
 use std::collections::HashSet;
 
@@ -8,17 +9,17 @@ use model::SeriesId;
 /// Name of who accepts a change that is over.
 pub(crate) const ACCEPTED_BY: &str = "topdeck";
 /// Note of its acceptance.
-pub(crate) const ACCEPTED_NOTE: &str = "the series that vanished send again";
+pub(crate) const ACCEPTED_NOTE: &str = "the series that vanished have samples again";
 
-/// A change, and its series that do not send.
+/// A change, and its series that have no samples.
 #[derive(Debug)]
 struct ChangeSeries {
     change_id: String,
     missing: HashSet<SeriesId>,
 }
 
-/// Series of all such changes. A series is in one change at most, because it must send again before
-/// it can vanish again: they are no more than all series.
+/// Series of all such changes. A series is in one change at most, because it must have samples
+/// before it can vanish again: they are no more than all series.
 #[derive(Debug, Default)]
 pub(crate) struct MissingSeries(Vec<ChangeSeries>);
 
@@ -30,7 +31,7 @@ impl MissingSeries {
         }
     }
 
-    /// Notes series that send again. Returns the changes that are over.
+    /// Notes series that have samples again. Returns the changes that are over.
     pub(crate) fn remove(&mut self, returned: &HashSet<SeriesId>) -> Vec<String> {
         let mut over = Vec::new();
         self.0.retain_mut(|change| {

@@ -9,11 +9,11 @@ use role::json::integer;
 use role::{Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec};
 use rules::slo::SLO_ALERT_FILE;
 use rules::{
-    Alert, AlertState, EvaluatedRule, FilePosition, LabelMap, NamedThreshold, RuleHealth,
-    RuleProblem,
+    Alert, AlertState, EvaluatedRule, FilePosition, LabelMap, RuleHealth, RuleProblem,
+    RuleThreshold,
 };
 
-use crate::alert_board::{BoardState, GroupReport};
+use crate::published_alerts::{GroupReport, PublishedState};
 use crate::unmatched_rules::slo_warning;
 
 /// Alerts and recording rules.
@@ -44,7 +44,7 @@ pub(crate) static ALERTS: RouteSpec = RouteSpec {
 };
 
 /// Response of `/api/v1/alerts`.
-pub(crate) fn alerts(state: &BoardState) -> Json {
+pub(crate) fn alerts(state: &PublishedState) -> Json {
     let alerts = state.active_alerts().map(|active| alert_json(active.labels, active.alert));
     success(Object(vec![("alerts", List(alerts.collect()))]))
 }
@@ -115,9 +115,9 @@ fn parse_selector(text: &str) -> Result<Vec<Matcher>, RouteError> {
 }
 
 /// Response of `/api/v1/rules`.
-pub(crate) fn rules(state: &BoardState, query: &RouteQuery) -> Result<Json, RouteError> {
+pub(crate) fn rules(state: &PublishedState, query: &RouteQuery) -> Result<Json, RouteError> {
     let filter = RuleFilter::read(query)?;
-    let limit = query.count("group_limit", 0, usize::MAX)?;
+    let limit = query.integer("group_limit", 0, usize::MAX)?;
     let token = query.get("group_next_token");
     let found = state.groups.iter().filter(|report| filter.accepts_group(report));
     let mut reports =
@@ -232,7 +232,7 @@ fn rule_fields(
             fields.push(("language", text(condition.language())));
         }
         fields.extend(report.thresholds.get(index).map(|found| {
-            let NamedThreshold { threshold, selector } = found;
+            let RuleThreshold { threshold, selector } = found;
             (
                 "distribution",
                 Object(vec![("threshold", text(&**threshold)), ("selector", text(&**selector))]),

@@ -19,7 +19,6 @@ use rules::{AlertState, EvaluatedGroup, ProblemSeverity};
 use store::Store;
 use tokio::sync::watch;
 
-use crate::alert_board::{AlertBoard, BoardState};
 use crate::alert_history::AlertHistory;
 use crate::arrival_index::ArrivalIndex;
 use crate::arrival_reader::{open_journal, read_arrivals};
@@ -28,6 +27,7 @@ use crate::error::AlertsError;
 use crate::inventory_store::InventoryStore;
 use crate::message_templates::AlertMessageTemplates;
 use crate::notifier_handle::NotifierHandle;
+use crate::published_alerts::{PublishedAlerts, PublishedState};
 use crate::received_alerts::ReceivedAlerts;
 use crate::role_thread::spawn;
 use crate::rule_loader::RuleSet;
@@ -56,7 +56,7 @@ const AGENT_ERROR: &str = "an agent has no alerts; send the request to the remot
 /// Evaluation of rules, and notification of contacts.
 #[derive(Debug)]
 pub struct AlertsRole {
-    board: AlertBoard,
+    board: PublishedAlerts,
     control: Arc<WorkerControl>,
     notifier: NotifierHandle,
     slos: SloService,
@@ -366,10 +366,11 @@ impl Role for AlertsRole {
         let (silences, silence) = (board(), board());
         let (events, following, history) = (board(), board(), board());
         let started_ns = self.board.now_ns();
-        let of_state = |spec, answer: fn(&BoardState, &RouteQuery) -> Result<Json, RouteError>| {
-            let board = self.board.clone();
-            Route::new(spec, move |query| answer(&board.read(), query))
-        };
+        let of_state =
+            |spec, answer: fn(&PublishedState, &RouteQuery) -> Result<Json, RouteError>| {
+                let board = self.board.clone();
+                Route::new(spec, move |query| answer(&board.read(), query))
+            };
         let (notifier, told) = (self.notifier.clone(), self.notifier.clone());
         let changed = board();
         let (slos, slo) = ((self.slos.clone(), board()), (self.slos.clone(), board()));
@@ -456,7 +457,7 @@ impl Role for AlertsRole {
 }
 
 /// Handles a request that changes something.
-type WriteFn = fn(&AlertBoard, &WorkerControl, &WriteRequest) -> Result<Json, RouteError>;
+type WriteFn = fn(&PublishedAlerts, &WorkerControl, &WriteRequest) -> Result<Json, RouteError>;
 
 /// Board with the stored silences and alerts from outside; damage is logged.
 fn open_board(
@@ -464,7 +465,7 @@ fn open_board(
     control: &Arc<WorkerControl>,
     notifier: &NotifierHandle,
     lines: &mut Vec<String>,
-) -> AlertBoard {
+) -> PublishedAlerts {
     let clock = context.intake.clock();
     let now_ns = clock();
     // Milliseconds: another revision than before the restart.
@@ -483,7 +484,7 @@ fn open_board(
         (context.log)(LogLevel::Error, &what);
         lines.push(what);
     }
-    AlertBoard::new(revision, Arc::new(silences), Arc::new(received), Arc::new(history), clock)
+    PublishedAlerts::new(revision, Arc::new(silences), Arc::new(received), Arc::new(history), clock)
 }
 
 /// Notes which series got rows. After an error of the journal rules are evaluated on schedule only,
@@ -530,7 +531,7 @@ fn log_problems(rules: &RuleSet, log: &LogFn) {
     }
 }
 
-fn register_metrics(meter: &Meter, board: &AlertBoard) {
+fn register_metrics(meter: &Meter, board: &PublishedAlerts) {
     for wanted in [AlertState::Pending, AlertState::Firing] {
         let board = board.clone();
         let labels = [("alertstate", wanted.text())];
@@ -552,7 +553,7 @@ fn register_metrics(meter: &Meter, board: &AlertBoard) {
     }
 }
 
-fn status_json(board: &AlertBoard) -> role::json::Json {
+fn status_json(board: &PublishedAlerts) -> role::json::Json {
     let state = board.read();
     let count = |wanted| {
         let matching = state.active_alerts().filter(|active| active.alert.state == wanted);

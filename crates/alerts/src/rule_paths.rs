@@ -12,8 +12,8 @@ pub fn find_rule_files(pattern: &Path) -> Result<Vec<PathBuf>> {
     let mut found = vec![PathBuf::new()];
     for component in pattern.components() {
         let name = component.as_os_str().to_string_lossy();
-        let is_pattern = matches!(component, Component::Normal(_)) && name.contains(['*', '?']);
-        if !is_pattern {
+        let has_wildcard = matches!(component, Component::Normal(_)) && name.contains(['*', '?']);
+        if !has_wildcard {
             found.iter_mut().for_each(|path| path.push(component));
             continue;
         }
@@ -24,9 +24,9 @@ pub fn find_rule_files(pattern: &Path) -> Result<Vec<PathBuf>> {
         }
         found = matching;
     }
-    // A file without a pattern that is missing is reported when it is read.
-    let has_pattern = pattern.to_string_lossy().contains(['*', '?']);
-    found.retain(|path| !has_pattern || path.is_file());
+    // A file without a wildcard that is missing is reported when it is read.
+    let has_wildcard = pattern.to_string_lossy().contains(['*', '?']);
+    found.retain(|path| !has_wildcard || path.is_file());
     Ok(found)
 }
 

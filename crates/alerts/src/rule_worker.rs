@@ -24,12 +24,14 @@ use rules::{
 };
 use store::Store;
 
-use crate::alert_board::{AlertBoard, GroupReport, NamedThresholds, RouteContext, state_hash};
 use crate::alert_evidence::{EvidenceBudgets, UserLabels};
 use crate::alert_history::AlertHistory;
 use crate::arrival_index::ArrivalIndex;
 use crate::group_metrics::GroupMetrics;
 use crate::notifier_handle::NotifierHandle;
+use crate::published_alerts::{
+    GroupReport, PublishedAlerts, RouteContext, RuleThresholds, state_hash,
+};
 use crate::received_alerts::ReceivedAlerts;
 use crate::sample_writer::SampleWriter;
 use crate::settings::AlertTables;
@@ -53,7 +55,7 @@ struct ScheduledGroup {
     group: EvaluatedGroup,
     next_ns: i64,
     metrics: GroupMetrics,
-    thresholds: NamedThresholds,
+    thresholds: RuleThresholds,
 }
 
 /// Evaluates rules.
@@ -70,7 +72,7 @@ pub(crate) struct RuleWorker {
     saved_at: Option<Instant>,
     save_error: Option<String>,
     dropped: EventCounter,
-    board: AlertBoard,
+    board: PublishedAlerts,
     control: Arc<WorkerControl>,
     notifier: NotifierHandle,
     submitted: SubmittedAlerts,
@@ -99,7 +101,7 @@ pub(crate) struct WorkerParts {
     pub(crate) intake: Arc<Intake>,
     pub(crate) store: Arc<Store>,
     pub(crate) states: StateFile,
-    pub(crate) board: AlertBoard,
+    pub(crate) board: PublishedAlerts,
     pub(crate) control: Arc<WorkerControl>,
     pub(crate) notifier: NotifierHandle,
     pub(crate) received: Arc<ReceivedAlerts>,
@@ -214,7 +216,7 @@ impl RuleWorker {
         let next_ns =
             group.scheduled_time_before(self.intake.now()).saturating_add(group.interval_ns());
         let metrics = GroupMetrics::new(self.intake.meter(), &group);
-        let thresholds = NamedThresholds::of(&group);
+        let thresholds = RuleThresholds::of(&group);
         self.groups.push(ScheduledGroup { group, next_ns, metrics, thresholds });
     }
 

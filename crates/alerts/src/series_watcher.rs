@@ -371,7 +371,7 @@ impl SeriesWatcher {
         !vanished.is_empty()
     }
 
-    /// Series that send again have not changed: neither they nor what they have been in.
+    /// Series that have samples again have not changed: neither they nor what they have been in.
     fn end_silence(&mut self, returned: &HashSet<SeriesId>, now_ns: i64) {
         let is_missing = |old: &ObservedSeries| !returned.contains(&old.series.id());
         self.vanished.retain(is_missing);
@@ -380,7 +380,7 @@ impl SeriesWatcher {
             let (by, note) = (ACCEPTED_BY.to_owned(), ACCEPTED_NOTE.to_owned());
             let (series, sample) = ChangeAcceptance { at_ns: now_ns, by, note }.sample(&change_id);
             if let Err(error) = self.append(series, &sample) {
-                let what = "cannot store that the series of a change send again";
+                let what = "cannot store that the series of a change have samples again";
                 (self.log)(LogLevel::Error, &format!("{what}: {error}"));
             }
         }

@@ -11,11 +11,11 @@ use role::{
 };
 use serde::Deserialize;
 
-use crate::alert_board::AlertBoard;
 use crate::json_body::{
     bad_request, parse_duration, parse_matchers, parse_time, read_body, text, value_json,
 };
 use crate::prometheus_api::map_json;
+use crate::published_alerts::PublishedAlerts;
 use crate::silence_store::{SilenceStore, SilenceStoreError};
 
 /// End of a maintenance window without one.
@@ -99,7 +99,7 @@ impl From<SilenceStoreError> for RouteError {
 }
 
 /// Response of `/v1/silences`.
-pub(crate) fn list(board: &AlertBoard, query: &RouteQuery) -> Result<Json, RouteError> {
+pub(crate) fn list(board: &PublishedAlerts, query: &RouteQuery) -> Result<Json, RouteError> {
     let states = [SilenceState::Active, SilenceState::Pending, SilenceState::Expired];
     let wanted = match query.get("state") {
         None => None,

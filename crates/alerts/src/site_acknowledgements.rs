@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use rules::{AcknowledgementChange, AlertAcknowledgement, AlertAcknowledgements, AlertState};
 
-use crate::alert_board::BoardState;
 use crate::alert_place::{AlertPlace, cut_text};
+use crate::published_alerts::PublishedState;
 
 /// Maximum number of acknowledgements of a response: the newest ones.
 const ACKNOWLEDGEMENTS_MAX: usize = 1_000;
@@ -51,7 +51,7 @@ impl SiteAcknowledgement {
 /// Acknowledgements that were made at this site, for a standby, the newest first. Those of its own
 /// primary are left out: two sites that each have the other as primary would tell each other
 /// forever.
-pub(crate) fn site_acknowledgements(state: &BoardState) -> Vec<SiteAcknowledgement> {
+pub(crate) fn site_acknowledgements(state: &PublishedState) -> Vec<SiteAcknowledgement> {
     let own = state.active_alerts().filter(|active| active.alert.state != AlertState::Inactive);
     let own = own.filter_map(|active| {
         let made = active.alert.acknowledgements.own()?;

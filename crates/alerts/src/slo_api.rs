@@ -10,7 +10,7 @@ use role::{Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec};
 use rules::slo::{Objective, Quantity, ReportRange};
 use store::{DAY, HOUR};
 
-use crate::alert_board::AlertBoard;
+use crate::published_alerts::PublishedAlerts;
 use crate::slo_json::{report_fields, slo_fields};
 use crate::slo_maintenance::CorrectedSlo;
 use crate::slo_service::{SloService, SloStatus};
@@ -47,7 +47,7 @@ pub(crate) static SLO: RouteSpec = RouteSpec {
 };
 
 /// Response of `/v1/slos`.
-pub(crate) fn slos(service: &SloService, board: &AlertBoard) -> Json {
+pub(crate) fn slos(service: &SloService, board: &PublishedAlerts) -> Json {
     let mut all = service.all();
     all.sort_by(by_budget_left);
     let alerts = board.read();
@@ -75,7 +75,7 @@ fn by_budget_left(a: &SloStatus, b: &SloStatus) -> Ordering {
 /// Response of `/v1/slo`.
 pub(crate) fn slo(
     service: &SloService,
-    board: &AlertBoard,
+    board: &PublishedAlerts,
     query: &RouteQuery,
     context: &dyn QueryContext,
 ) -> Result<Json, RouteError> {

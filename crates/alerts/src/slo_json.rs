@@ -10,8 +10,8 @@ use rules::slo::{
     SloSummary,
 };
 
-use crate::alert_board::BoardState;
 use crate::prometheus_api::map_json;
+use crate::published_alerts::PublishedState;
 use crate::slo_maintenance::CorrectedSlo;
 use crate::slo_service::SloStatus;
 use crate::unmatched_rules::slo_warning;
@@ -28,7 +28,7 @@ pub(crate) fn slo_fields(
     corrected: &CorrectedSlo,
     summary: Option<&SloSummary>,
     status: &SloStatus,
-    alerts: &BoardState,
+    alerts: &PublishedState,
 ) -> JsonFields {
     let slo = &corrected.slo;
     let mut fields = definition_fields(slo);
@@ -166,7 +166,7 @@ fn burn_json(burn: &BurnState) -> Json {
 }
 
 /// Numbers of the SLO's alerts.
-fn alerts_json(name: &str, board: &BoardState) -> Json {
+fn alerts_json(name: &str, board: &PublishedState) -> Json {
     let own = || {
         let active = board.active_alerts();
         active.filter(|active| active.report.group.file() == rules::slo::SLO_ALERT_FILE)

@@ -11,7 +11,7 @@ use rules::{
 };
 use store::Store;
 
-use crate::alert_board::{AlertBoard, BoardState};
+use crate::published_alerts::{PublishedAlerts, PublishedState};
 use crate::rule_loader::rule_promql_options;
 use crate::slo_service::SloService;
 use crate::worker_control::WorkerControl;
@@ -34,7 +34,7 @@ const WARNINGS_MAX: usize = 1000;
 pub(crate) struct UnmatchedRules {
     intake: Arc<Intake>,
     store: Arc<Store>,
-    board: AlertBoard,
+    board: PublishedAlerts,
     slos: SloService,
     control: Arc<WorkerControl>,
     log: LogFn,
@@ -44,7 +44,7 @@ impl UnmatchedRules {
     pub(crate) fn new(
         intake: &Arc<Intake>,
         store: &Arc<Store>,
-        board: &AlertBoard,
+        board: &PublishedAlerts,
         slos: &SloService,
         control: &Arc<WorkerControl>,
         log: &LogFn,
@@ -155,7 +155,7 @@ fn slo_subject(name: &str) -> String {
 }
 
 /// Warning of an SLO whose selectors had no data.
-pub(crate) fn slo_warning(state: &BoardState, slo: &str) -> Option<String> {
+pub(crate) fn slo_warning(state: &PublishedState, slo: &str) -> Option<String> {
     let start = slo_subject(slo) + MATCHES_NOTHING;
     let warnings = state.unmatched_warnings.iter();
     let own = warnings.filter(|it| it.file == SLO_ALERT_FILE && it.message.starts_with(&start));

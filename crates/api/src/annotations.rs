@@ -211,7 +211,7 @@ async fn list(context: Context, parameters: Parameters) -> Result<JsonBody, ApiE
     let now = context.intake.now();
     let to = parameters.time("to", now)?.unwrap_or(now);
     let from = parameters.time("from", now)?.unwrap_or(to.saturating_sub(store::DAY));
-    let (timeout, limit) = (parameters.timeout()?, parameters.count("limit", LIMIT, LIMIT_MAX)?);
+    let (timeout, limit) = (parameters.timeout()?, parameters.integer("limit", LIMIT, LIMIT_MAX)?);
     let named = vec![
         Selector::label_equals(selector::NAME, ANNOTATION_METRIC),
         Selector::label_equals(selector::KIND, "text"),

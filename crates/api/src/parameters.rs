@@ -167,7 +167,7 @@ impl Parameters {
     }
 
     /// A number of at most `max`, or the default.
-    pub(crate) fn count<T: FromStr + PartialOrd + std::fmt::Display + Copy>(
+    pub(crate) fn integer<T: FromStr + PartialOrd + std::fmt::Display + Copy>(
         &self,
         name: &str,
         default: T,
@@ -303,7 +303,7 @@ mod tests {
              seconds, nanoseconds as 1794225600000000000ns, now or -2h",
         );
         check(
-            found.count("limit", 1, 8),
+            found.integer("limit", 1, 8),
             r#"parameter limit: found "9", expected a whole number up to 8"#,
         );
         check(

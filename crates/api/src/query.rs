@@ -425,7 +425,7 @@ fn language(parameters: &Parameters) -> Result<Language, ApiError> {
 /// Limits of a query: the requested ones, at most the configured ones.
 fn parse_limits(parameters: &Parameters, set: Limits) -> Result<Limits, ApiError> {
     let limit =
-        |name, most: u64| Ok::<u64, ApiError>(parameters.count(name, most, u64::MAX)?.min(most));
+        |name, most: u64| Ok::<u64, ApiError>(parameters.integer(name, most, u64::MAX)?.min(most));
     Ok(Limits {
         samples: limit("max_samples", set.samples)?,
         series: limit("max_series", set.series)?,

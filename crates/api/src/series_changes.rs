@@ -133,7 +133,7 @@ impl SeriesChange {
 
     /// Rejects a change whose dry run reported another number of series.
     fn check_expected(&self, parameters: &Parameters) -> Result<(), ApiError> {
-        let expected = parameters.count("expected_series", usize::MAX, usize::MAX)?;
+        let expected = parameters.integer("expected_series", usize::MAX, usize::MAX)?;
         let found = self.found.len();
         match expected == usize::MAX || expected == found {
             true => Ok(()),

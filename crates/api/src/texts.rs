@@ -45,7 +45,7 @@ async fn list_texts(context: Context, parameters: Parameters) -> Result<JsonBody
     let now = context.intake.now();
     let to = parameters.time("to", now)?.unwrap_or(now);
     let from = parameters.time("from", now)?.unwrap_or(to.saturating_sub(store::DAY));
-    let (timeout, limit) = (parameters.timeout()?, parameters.count("limit", LIMIT, LIMIT_MAX)?);
+    let (timeout, limit) = (parameters.timeout()?, parameters.integer("limit", LIMIT, LIMIT_MAX)?);
     let queries = context.queries.clone();
     let work = move |view: &ReadView, active: &ActiveQuery| {
         let expected = "a selector of texts, such as process_exit_info{host=\"a\"}";

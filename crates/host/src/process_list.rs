@@ -59,7 +59,7 @@ impl ProcessList {
     }
 
     fn answer(&self, query: &RouteQuery) -> Result<Json, RouteError> {
-        let limit = query.count("limit", LIMIT, LIMIT_MAX)?;
+        let limit = query.integer("limit", LIMIT, LIMIT_MAX)?;
         let published = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // A missing table is a regular answer: clients that poll get no errors.
         let tables = read(published.as_ref());

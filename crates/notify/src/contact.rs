@@ -64,7 +64,7 @@ pub struct DeliveryContext<'a> {
     /// [`DeliveryReceipt::message_id`].
     pub previous: Option<&'a str>,
     /// Whether the receiver may already have this notification and cannot recognize it.
-    pub is_repeat: bool,
+    pub may_be_duplicate: bool,
     /// Time of the delivery, in nanoseconds since the Unix epoch.
     pub now_ns: i64,
     /// Texts of the contact's templates.
@@ -74,9 +74,9 @@ pub struct DeliveryContext<'a> {
 impl DeliveryContext<'_> {
     /// The texts of a notification.
     pub(crate) fn text(&self, notification: &Notification) -> MessageText {
-        let mut message = render_message(notification, self.is_repeat);
+        let mut message = render_message(notification, self.may_be_duplicate);
         if let Some(texts) = self.texts {
-            texts.apply(&mut message, self.is_repeat);
+            texts.apply(&mut message, self.may_be_duplicate);
         }
         message
     }

@@ -68,7 +68,7 @@ impl ContactTest {
             client: &client,
             dir,
             previous: None,
-            is_repeat: false,
+            may_be_duplicate: false,
             now_ns: self.notification.at_ns,
             texts: Some(&self.texts),
         };

@@ -38,7 +38,7 @@ pub struct AttemptReport {
     /// Time from begin to end of the attempt; `None` of one before the start.
     pub latency: Option<Duration>,
     /// Whether the message was marked as a repeat.
-    pub is_repeat: bool,
+    pub may_be_duplicate: bool,
     /// Failover contact that receives the notification because of this attempt.
     pub failover: Option<String>,
     /// Error, or texts that were cut; may be empty.
@@ -63,10 +63,11 @@ pub async fn deliver_next(
         return Ok(None);
     };
     let begun_ns = now_ns();
-    let (notification, is_repeat) = (&attempt.notification, attempt.is_repeat);
+    let (notification, may_be_duplicate) = (&attempt.notification, attempt.may_be_duplicate);
     let (sources, mut panic) = (&contact.templates, None);
-    let texts =
-        catch_panic(|| TemplateTexts::new(sources, templates, notification, is_repeat, begun_ns));
+    let texts = catch_panic(|| {
+        TemplateTexts::new(sources, templates, notification, may_be_duplicate, begun_ns)
+    });
     let texts = texts.unwrap_or_else(|message| {
         let texts = TemplateTexts::failed(&message);
         panic = Some(message);
@@ -76,7 +77,7 @@ pub async fn deliver_next(
         client,
         dir,
         previous: attempt.previous.as_deref(),
-        is_repeat,
+        may_be_duplicate,
         now_ns: begun_ns,
         texts: Some(&texts),
     };
@@ -89,7 +90,7 @@ pub async fn deliver_next(
     if let Ok(receipt) = &mut result {
         receipt.notes.extend(texts.notes);
     }
-    let (notification, is_repeat) = (attempt.notification.clone(), attempt.is_repeat);
+    let (notification, may_be_duplicate) = (attempt.notification.clone(), attempt.may_be_duplicate);
     let attempts = attempt.attempts;
     let at_ns = now_ns();
     // The clock may step back.
@@ -104,7 +105,7 @@ pub async fn deliver_next(
         verdict: outcome.verdict,
         attempts: Some(attempts),
         latency: Some(Duration::from_nanos(latency_ns)),
-        is_repeat,
+        may_be_duplicate,
         failover: outcome.failover,
         note: outcome.note,
         panic,

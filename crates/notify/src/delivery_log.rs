@@ -142,7 +142,7 @@ pub(crate) struct DeliveryAttempt {
     /// Identity at the receiver of the message on an earlier state of the alert.
     pub(crate) previous: Option<String>,
     /// Whether the receiver may already have it and cannot recognize a repeat.
-    pub(crate) is_repeat: bool,
+    pub(crate) may_be_duplicate: bool,
     is_idempotent: bool,
     /// Number of attempts, with this one.
     pub(crate) attempts: u32,
@@ -345,7 +345,7 @@ impl DeliveryLog {
             let previous = attempt.previous.as_deref();
             attempt.is_idempotent = contact.contact.is_idempotent(&attempt.notification, previous);
             let may_repeat = attempt.unknown_outcomes > 0 || attempt.due_ns <= self.shared_until_ns;
-            attempt.is_repeat = !attempt.is_idempotent && may_repeat;
+            attempt.may_be_duplicate = !attempt.is_idempotent && may_repeat;
             let (id, is_idempotent) = (attempt.id, attempt.is_idempotent);
             self.write(DeliveryRecord::Attempt { id, at_ns: now_ns, is_idempotent })?;
             attempt.attempts += 1;

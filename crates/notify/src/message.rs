@@ -27,8 +27,8 @@ pub(crate) struct MessageText {
     pub(crate) long: String,
 }
 
-/// Renders a notification. `is_repeat` marks one that the receiver may already have.
-pub(crate) fn render_message(notification: &Notification, is_repeat: bool) -> MessageText {
+/// Renders a notification. `may_be_duplicate` marks one that the receiver may already have.
+pub(crate) fn render_message(notification: &Notification, may_be_duplicate: bool) -> MessageText {
     let facts = lines(notification);
     let short: Vec<&str> = facts
         .iter()
@@ -38,13 +38,13 @@ pub(crate) fn render_message(notification: &Notification, is_repeat: bool) -> Me
         .collect();
     let long: Vec<&str> = facts.iter().map(|line| line.text.as_str()).collect();
     MessageText {
-        title: title(notification, is_repeat),
+        title: title(notification, may_be_duplicate),
         short: short.join("; "),
         long: long.join("\n"),
     }
 }
 
-fn title(notification: &Notification, is_repeat: bool) -> String {
+fn title(notification: &Notification, may_be_duplicate: bool) -> String {
     let state = match notification.state {
         NotifiedState::Firing => format!("Severity {}", notification.severity),
         NotifiedState::Unknown => format!("Unknown, severity {} held", notification.severity),
@@ -55,7 +55,7 @@ fn title(notification: &Notification, is_repeat: bool) -> String {
         0 => String::new(),
         number => format!(", reminder {number}"),
     };
-    let repeat = if is_repeat { REPEAT_MARK } else { "" };
+    let repeat = if may_be_duplicate { REPEAT_MARK } else { "" };
     format!("[{state}{reminder}] {}{repeat}", one_line(&notification.name))
 }
 

@@ -32,7 +32,7 @@ pub struct MessageFacts<'a> {
     /// Requests and users affected.
     pub affected: String,
     /// Whether the receiver may have the message already.
-    pub is_repeat: bool,
+    pub may_be_duplicate: bool,
     /// Time of the message, in nanoseconds since the Unix epoch.
     pub now_ns: i64,
 }
@@ -69,21 +69,21 @@ impl TemplateTexts {
         sources: &ContactTemplates,
         templates: &dyn MessageTemplates,
         notification: &Notification,
-        is_repeat: bool,
+        may_be_duplicate: bool,
         now_ns: i64,
     ) -> TemplateTexts {
         let mut texts = TemplateTexts::default();
         if *sources == ContactTemplates::default() {
             return texts;
         }
-        let default = render_message(notification, is_repeat);
+        let default = render_message(notification, may_be_duplicate);
         let facts = MessageFacts {
             notification,
             title: &default.title,
             text: &default.long,
             measured: value_text(notification).unwrap_or_default(),
             affected: impact_text(notification),
-            is_repeat,
+            may_be_duplicate,
             now_ns,
         };
         let mut expand = |name: &str, source: &Option<TemplateSource>| {
@@ -114,9 +114,9 @@ impl TemplateTexts {
     }
 
     /// Puts the texts in the place of the default ones.
-    pub(crate) fn apply(&self, message: &mut MessageText, is_repeat: bool) {
+    pub(crate) fn apply(&self, message: &mut MessageText, may_be_duplicate: bool) {
         if let Some(title) = &self.title {
-            let repeat = if is_repeat { REPEAT_MARK } else { "" };
+            let repeat = if may_be_duplicate { REPEAT_MARK } else { "" };
             message.title = format!("{}{repeat}", one_line(title));
         }
         if let Some(text) = &self.text {
@@ -152,16 +152,17 @@ mod tests {
     fn check(
         title: Option<&str>,
         text: Option<&str>,
-        is_repeat: bool,
+        may_be_duplicate: bool,
         expected: (&str, Option<&str>, &[&str]),
     ) {
         let source = |text: &str| TemplateSource { text: text.to_owned(), byte: 0 };
         let sources = ContactTemplates { title: title.map(source), text: text.map(source) };
         let notification = example_notification();
-        let texts = TemplateTexts::new(&sources, &NameTemplates, &notification, is_repeat, 0);
-        let default = render_message(&notification, is_repeat);
+        let texts =
+            TemplateTexts::new(&sources, &NameTemplates, &notification, may_be_duplicate, 0);
+        let default = render_message(&notification, may_be_duplicate);
         let mut message = default.clone();
-        texts.apply(&mut message, is_repeat);
+        texts.apply(&mut message, may_be_duplicate);
         let text = expected.1.unwrap_or(&default.long);
         assert_eq!((message.title.as_str(), message.long.as_str()), (expected.0, text));
         assert_eq!(texts.notes, expected.2);

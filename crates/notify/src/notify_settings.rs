@@ -18,7 +18,7 @@ use crate::receiver_table::{EscalationPolicy, EscalationStep, ReceiverTable};
 use crate::rotation::OnCallRotation;
 use crate::rotation_settings::RotationTable;
 use crate::routing::{RoutingTables, RoutingTree};
-use crate::setting_values::DelayText;
+use crate::setting_values::DurationOrZeroText;
 
 /// Key of Alertmanager's file.
 const FILE_KEY: &str = "alertmanager_config";
@@ -50,7 +50,7 @@ struct EscalationTable {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StepTable {
-    after: DelayText,
+    after: DurationOrZeroText,
     receivers: Spanned<Vec<Spanned<String>>>,
 }
 

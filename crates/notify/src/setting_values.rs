@@ -167,17 +167,17 @@ impl<'de> Deserialize<'de> for DurationText {
 
 /// A duration that may be 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DelayText(pub(crate) Duration);
+pub(crate) struct DurationOrZeroText(pub(crate) Duration);
 
-impl<'de> Deserialize<'de> for DelayText {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<DelayText, D::Error> {
+impl<'de> Deserialize<'de> for DurationOrZeroText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<DurationOrZeroText, D::Error> {
         let text = String::deserialize(deserializer)?;
         if matches!(text.trim(), "0" | "0s" | "0m" | "0min" | "0ms") {
-            return Ok(DelayText(Duration::ZERO));
+            return Ok(DurationOrZeroText(Duration::ZERO));
         }
         let ns = decode::parse_duration(&text).and_then(|ns| u64::try_from(ns).ok());
         match ns {
-            Some(ns) => Ok(DelayText(Duration::from_nanos(ns))),
+            Some(ns) => Ok(DurationOrZeroText(Duration::from_nanos(ns))),
             None => {
                 let expected = decode::DURATION_EXPECTED;
                 Err(serde::de::Error::custom(format!("{text:?}: {expected}")))

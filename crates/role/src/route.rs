@@ -186,7 +186,7 @@ impl RouteQuery {
     }
 
     /// A number of at most `max`; default: `default`.
-    pub fn count<T: FromStr + PartialOrd + fmt::Display + Copy>(
+    pub fn integer<T: FromStr + PartialOrd + fmt::Display + Copy>(
         &self,
         name: &str,
         default: T,

@@ -1,9 +1,9 @@
 //! How many requests and users an alert affected: values above the threshold of its rule, from the
 //! window before the alert began.
 //!
-//! The threshold is that of the criterion that holds, or the one that an expression of PromQL names
-//! ([`NamedThreshold`]). Only durations are requests: a value of another unit may be anything. The
-//! distributions of the same series over time are the picture of the alert.
+//! The threshold is that of the criterion that holds, or the one that an expression of PromQL
+//! contains ([`RuleThreshold`]). Only durations are requests: a value of another unit may be
+//! anything. The distributions of the same series over time are the picture of the alert.
 
 use std::ops::Range;
 
@@ -18,14 +18,14 @@ use crate::affected_users::{USERS_MAX, UserSeries, count_above, with_rows};
 use crate::alert_table::Alert;
 use crate::evaluator::RuleQueryError;
 use crate::own::{OwnCondition, is_exported_label, stream_labels};
-use crate::replay::NamedThreshold;
+use crate::replay::RuleThreshold;
 use crate::rule_file::{LabelMap, Rule};
 
 /// How far a rule without a range looks back, as Prometheus does.
 const LOOKBACK_NS: i64 = 5 * 60 * 1_000_000_000;
 
-/// Numbers of requests and users. `None` is unknown: the rule names no threshold of durations, or
-/// the threshold is within a bucket that is too wide to tell.
+/// Numbers of requests and users. `None` is unknown: the rule contains no threshold of durations,
+/// or the threshold is within a bucket that is too wide to tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AffectedCounts {
     /// Requests.
@@ -52,7 +52,7 @@ pub struct AffectedSeries {
     /// Exact labels of the stream; `None` if the selector says all.
     stream: Option<AffectedStream>,
     /// `None` if the criterion has no threshold, or is about values below it.
-    limit: Option<Quantity>,
+    threshold: Option<Quantity>,
     start_ns: i64,
     end_ns: Option<i64>,
 }
@@ -74,37 +74,37 @@ impl AffectedStream {
 #[derive(Clone, Debug)]
 pub struct AffectedRule<'a> {
     rule: &'a Rule,
-    /// Of a rule in PromQL: selector, limit and window.
-    named: Option<(Selector, Quantity, i64)>,
+    /// Of a rule in PromQL: selector, threshold and window.
+    parsed: Option<(Selector, Quantity, i64)>,
 }
 
 impl<'a> AffectedRule<'a> {
     /// That of a rule.
     pub fn of(rule: &'a Rule) -> AffectedRule<'a> {
-        let named = |expression: &str| {
-            let NamedThreshold { threshold, selector } = NamedThreshold::of(expression)?;
-            let (selector, limit) = (named_selector(&selector)?, named_limit(&threshold)?);
-            Some((selector, limit, longest_range_ns(expression)))
+        let parse = |expression: &str| {
+            let RuleThreshold { threshold, selector } = RuleThreshold::of(expression)?;
+            let (selector, threshold) = (parse_selector(&selector)?, parse_threshold(&threshold)?);
+            Some((selector, threshold, longest_range_ns(expression)))
         };
         let is_own = rule.condition().is_some();
-        AffectedRule { rule, named: (!is_own).then(|| named(&rule.expression)).flatten() }
+        AffectedRule { rule, parsed: (!is_own).then(|| parse(&rule.expression)).flatten() }
     }
 
-    /// Series of an alert of the rule; `None` if it has no selector, or if its expression names no
-    /// threshold of a distribution.
+    /// Series of an alert of the rule; `None` if it has no selector, or if its expression contains
+    /// no threshold of a distribution.
     pub fn series(&self, alert: &Alert) -> Option<AffectedSeries> {
         if let Some(own) = self.rule.condition() {
             let criterion = alert.hit.as_ref().map(|hit| hit.criterion);
-            let limit = criterion.and_then(|criterion| own.upper_limit(criterion));
+            let threshold = criterion.and_then(|criterion| own.upper_limit(criterion));
             let start_ns = alert.active_at_ns.saturating_sub(own.window_ns);
             let end_ns = alert.resolved_at_ns;
-            return AffectedSeries::of_own(own, limit, &alert.series, (start_ns, end_ns));
+            return AffectedSeries::of_own(own, threshold, &alert.series, (start_ns, end_ns));
         }
-        let (selector, limit, window_ns) = self.named.clone()?;
+        let (selector, threshold, window_ns) = self.parsed.clone()?;
         Some(AffectedSeries {
             selector: with_labels(selector, &alert.series),
             stream: None,
-            limit: Some(limit),
+            threshold: Some(threshold),
             start_ns: alert.active_at_ns.saturating_sub(window_ns),
             end_ns: alert.resolved_at_ns,
         })
@@ -121,16 +121,16 @@ impl AffectedSeries {
     /// Series of a stream of an own rule in a range.
     pub(crate) fn of_stream(
         own: &OwnCondition,
-        limit: &Quantity,
+        threshold: &Quantity,
         labels: &LabelSet,
         range: Range<i64>,
     ) -> Option<AffectedSeries> {
-        AffectedSeries::of_own(own, Some(limit), labels, (range.start, Some(range.end)))
+        AffectedSeries::of_own(own, Some(threshold), labels, (range.start, Some(range.end)))
     }
 
     fn of_own(
         own: &OwnCondition,
-        limit: Option<&Quantity>,
+        threshold: Option<&Quantity>,
         labels: &LabelSet,
         (start_ns, end_ns): (i64, Option<i64>),
     ) -> Option<AffectedSeries> {
@@ -139,30 +139,31 @@ impl AffectedSeries {
         Some(AffectedSeries {
             selector: with_labels(own.selector()?.clone(), &of_series),
             stream: Some(AffectedStream { by: own.by.clone(), labels: labels.clone() }),
-            limit: limit.cloned(),
+            threshold: threshold.cloned(),
             start_ns,
             end_ns,
         })
     }
 
-    /// Number of values above the limit, whatever they measure, in a range that has an end; `None`
-    /// without distributions of one unit that the limit can be converted to.
+    /// Number of values above the threshold, whatever they measure, in a range that has an end;
+    /// `None` without distributions of one unit that the threshold can be converted to.
     pub(crate) fn values_above(&self, source: &dyn Source) -> query::Result<Option<Bracket>> {
         let handles = self.histograms(source)?;
         let unit = handles.first().map_or("", |first| &first.unit);
         let is_same = handles.iter().all(|handle| handle.unit == unit);
-        let limit = self.limit.as_ref().filter(|_| is_same);
-        let limit = limit.and_then(|limit| limit.value_in(Unit::parse(unit).as_ref()));
-        let (Some(limit), Some(end_ns)) = (limit, self.end_ns) else { return Ok(None) };
+        let threshold = self.threshold.as_ref().filter(|_| is_same);
+        let threshold =
+            threshold.and_then(|threshold| threshold.value_in(Unit::parse(unit).as_ref()));
+        let (Some(threshold), Some(end_ns)) = (threshold, self.end_ns) else { return Ok(None) };
         let step = end_ns.saturating_sub(self.start_ns).max(1);
         let grid = TimeGrid { start: self.start_ns, step, columns: 1 };
         let series: Vec<&SeriesHandle> = handles.iter().collect();
         let read = source.histograms(&series, grid)?;
         let values = read.values.into_iter().next().unwrap_or_default();
-        Ok(Some(count_above(&values, limit).unwrap_or(Bracket::exact(0.0))))
+        Ok(Some(count_above(&values, threshold).unwrap_or(Bracket::exact(0.0))))
     }
 
-    /// Whether all of the series are of a metric and have some labels.
+    /// Whether all of the series are of a metric and have all of `labels`.
     pub fn is_within(&self, metric: &str, labels: &LabelMap) -> bool {
         let has = |name: &str, value: &str| requires(&self.selector, name, value);
         has(selector::NAME, metric) && labels.iter().all(|(name, value)| has(name, value))
@@ -178,8 +179,8 @@ impl AffectedSeries {
         Ok(handles)
     }
 
-    /// Counts them until a time, or until the alert resolved. `user_label` tells users apart;
-    /// without it, a label of sessions does, if the series have one.
+    /// Counts affected requests and users until `now_ns`, or until the alert resolved. `user_label`
+    /// tells users apart; without it, a label of sessions does, if the series have one.
     pub fn count(
         &self,
         source: &dyn Source,
@@ -193,18 +194,19 @@ impl AffectedSeries {
             step: end_ns.saturating_sub(self.start_ns),
             columns: 1,
         };
-        if grid.step <= 0 || self.limit.is_none() {
+        if grid.step <= 0 || self.threshold.is_none() {
             return Ok(AffectedCounts::default());
         }
         let handles = self.histograms(source).map_err(failed)?;
-        let Some(limit) = handles.first().and_then(|first| self.limit_of(&handles, &first.unit))
+        let Some(threshold) =
+            handles.first().and_then(|first| self.threshold_in(&handles, &first.unit))
         else {
             return Ok(AffectedCounts::default());
         };
         let above = |series: &[&SeriesHandle]| {
             let read = source.histograms(series, grid).map_err(failed)?;
             let values = read.values.into_iter().next().unwrap_or_default();
-            Ok::<_, RuleQueryError>(count_above(&values, limit))
+            Ok::<_, RuleQueryError>(count_above(&values, threshold))
         };
         let all: Vec<&SeriesHandle> = handles.iter().collect();
         let Some(requests) = above(&all)? else { return Ok(AffectedCounts::default()) };
@@ -229,18 +231,20 @@ impl AffectedSeries {
             return Ok(None);
         }
         let unit = Unit::parse(&first.unit);
-        let threshold = self.limit.as_ref().and_then(|limit| limit.value_in(unit.as_ref()));
+        let threshold =
+            self.threshold.as_ref().and_then(|threshold| threshold.value_in(unit.as_ref()));
         let all: Vec<&SeriesHandle> = handles.iter().collect();
         let values = source.histograms(&all, grid).map_err(failed)?.values;
         Ok(Some(AlertColumns { unit, threshold, values }))
     }
 
-    /// The limit in the unit of the values, which must be a duration, and the same of all series.
-    fn limit_of(&self, handles: &[SeriesHandle], unit: &str) -> Option<f64> {
+    /// The threshold in the unit of the values, which must be a duration, and the same of all
+    /// series.
+    fn threshold_in(&self, handles: &[SeriesHandle], unit: &str) -> Option<f64> {
         let known = Unit::parse(unit)?;
         known.in_nanoseconds()?;
         let is_same = handles.iter().all(|handle| handle.unit == unit);
-        self.limit.as_ref()?.value_in(Some(&known)).filter(|_| is_same)
+        self.threshold.as_ref()?.value_in(Some(&known)).filter(|_| is_same)
     }
 }
 
@@ -258,7 +262,7 @@ fn known(count: Bracket) -> Option<u64> {
 }
 
 /// A threshold of PromQL: a number is in the unit of the values.
-fn named_limit(text: &str) -> Option<Quantity> {
+fn parse_threshold(text: &str) -> Option<Quantity> {
     match promql::parse(text, &promql::Options::all()).ok()?.kind {
         ExprKind::Number(number) => Quantity::parse(&number.to_string()),
         ExprKind::Duration(seconds) => Quantity::parse(&format!("{seconds}s")),
@@ -266,7 +270,7 @@ fn named_limit(text: &str) -> Option<Quantity> {
     }
 }
 
-fn named_selector(text: &str) -> Option<Selector> {
+fn parse_selector(text: &str) -> Option<Selector> {
     match promql::parse(text, &promql::Options::all()).ok()?.kind {
         ExprKind::Selector(selector) => promql::selector_of(&selector).ok(),
         _ => None,

@@ -70,8 +70,8 @@ pub use memory_series::MemorySeries;
 pub use overlay::{SampleOverlay, SourceEvaluator};
 pub use own::OwnCondition;
 pub use replay::{
-    NamedThreshold, ReplayInputs, ReplayState, ReplayTransition, ReplayedAlert, ReplayedRule,
-    RuleReplay, RuleReplayError, ThresholdExcess, replay_groups,
+    ReplayInputs, ReplayState, ReplayTransition, ReplayedAlert, ReplayedRule, RuleReplay,
+    RuleReplayError, RuleThreshold, ThresholdExcess, replay_groups,
 };
 pub use rule_file::{
     AlertSettings, FilePosition, LabelMap, MissingData, ProblemSeverity, Rule, RuleFile, RuleGroup,

@@ -21,7 +21,7 @@ use query::{NAME, QueryContext, Settings, Source, promql};
 
 use self::alert_trace::RuleTrace;
 pub use self::alert_trace::{ReplayState, ReplayTransition, ReplayedAlert};
-pub use self::threshold::{NamedThreshold, ThresholdExcess};
+pub use self::threshold::{RuleThreshold, ThresholdExcess};
 use crate::alert_templates::AlertTemplates;
 use crate::evaluator::{OverlayEvaluator, RuleQueryError, RuleSample};
 use crate::group::{EvaluatedGroup, IterationInputs, IterationResult, RuleHealth};

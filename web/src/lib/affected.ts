@@ -4,7 +4,7 @@ import { formatPeriod } from "./alertPeriod";
 import type { AlertJson } from "./alerts";
 import { isWide, type Bracket } from "./distribution";
 import { runQuery, type QueryResult } from "./query";
-import type { NamedThreshold, RuleRow } from "./rules";
+import type { RuleThreshold, RuleRow } from "./rules";
 import { addMatcher } from "./selector";
 import * as time from "./time";
 import {
@@ -17,7 +17,7 @@ import {
 } from "./unit";
 
 /** A distribution and its threshold in PromQL. */
-export interface AffectedQuery extends NamedThreshold {
+export interface AffectedQuery extends RuleThreshold {
   /** The threshold as it is shown. */
   limit: string;
 }

@@ -6,7 +6,7 @@ import { write } from "./link";
 import type * as time from "./time";
 
 /** A threshold as written, and a selector in PromQL. */
-export interface NamedThreshold {
+export interface RuleThreshold {
   threshold: string;
   selector: string;
 }
@@ -20,7 +20,7 @@ interface RuleJson {
   query: string;
   labels?: Record<string, string>;
   /** Threshold that the query names, and the distribution that it is of. */
-  distribution?: NamedThreshold;
+  distribution?: RuleThreshold;
   /** Of own rules: what the query is. */
   language?: RuleLanguage;
   /** Of alerting rules: that of the most severe alert. */
@@ -55,7 +55,7 @@ export interface RuleRow {
   name: string;
   query: string;
   labels: Record<string, string>;
-  distribution: NamedThreshold | null;
+  distribution: RuleThreshold | null;
   language: RuleLanguage;
   isAlerting: boolean;
   state: string;

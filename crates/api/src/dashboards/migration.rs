@@ -24,7 +24,8 @@ static RENAMES: LazyLock<Value> = LazyLock::new(|| {
 enum MigrationScope {
     /// All names of schema 1.
     AllNames,
-    /// Values of labels that all metrics have. A name of a metric is its sender's.
+    /// Values of labels that all metrics have. In schema 2 a metric of an old name is a sender's
+    /// own: it is not renamed.
     BuiltInLabels,
 }
 
@@ -135,7 +136,8 @@ struct Migration<'a> {
 impl<'a> Migration<'a> {
     fn run(mut self) -> String {
         let mut at = 0;
-        // Position after a selector where a parenthesis closes.
+        // `topdeck_uptime_seconds` becomes `(time() - process_start_time_seconds)`: the position
+        // after the selector, where the parenthesis closes.
         let mut closes_before = None;
         while at < self.tokens.len() {
             if closes_before == Some(at) {

@@ -70,7 +70,7 @@ static DOORS: RouteSpec = RouteSpec {
 
 #[tokio::test]
 async fn role_route_is_served_and_documented() {
-    let doors = role::Route::new(&DOORS, |query| Ok(integer(query.count("limit", 3, 9)?)));
+    let doors = role::Route::new(&DOORS, |query| Ok(integer(query.integer("limit", 3, 9)?)));
     let server = TestServer::with_routes(
         WriteTarget::Store(empty_store()),
         QueryServiceSettings::default(),
@@ -108,7 +108,7 @@ static COLOR: RouteSpec = RouteSpec {
 #[tokio::test]
 async fn a_role_can_answer_with_text_and_like_prometheus() {
     let color = role::Route::new(&COLOR, |query| {
-        query.count("limit", 3, 9)?;
+        query.integer("limit", 3, 9)?;
         Ok(Json::Text("green".to_owned()))
     });
     let target = WriteTarget::Store(empty_store());

@@ -105,7 +105,7 @@ impl PrometheusQueryParams {
             start,
             end,
             step,
-            limit: parameters.count("limit", 0, usize::MAX)?,
+            limit: parameters.integer("limit", 0, usize::MAX)?,
             lookback: parameters.duration("lookback_delta")?,
             timeout: parameters.timeout()?,
         })

@@ -191,7 +191,7 @@ async fn list_response<T>(
     write: impl Fn(&mut BoundedBuffer, &T) -> fmt::Result + Send + 'static,
 ) -> Result<JsonBody, PrometheusError> {
     let parameters = parameters?;
-    let limit = match parameters.count("limit", 0, usize::MAX)? {
+    let limit = match parameters.integer("limit", 0, usize::MAX)? {
         0 => usize::MAX,
         limit => limit,
     };
@@ -279,8 +279,8 @@ pub(super) async fn metadata(
     parameters: Result<Parameters, ApiError>,
 ) -> Result<JsonBody, PrometheusError> {
     let parameters = parameters?;
-    let limit = parameters.count("limit", usize::MAX, usize::MAX)?;
-    let per_metric = parameters.count("limit_per_metric", usize::MAX, usize::MAX)?;
+    let limit = parameters.integer("limit", usize::MAX, usize::MAX)?;
+    let per_metric = parameters.integer("limit_per_metric", usize::MAX, usize::MAX)?;
     let metric = parameters.get("metric");
     let name = |name| Selector::label_equals(model::selector::NAME, name);
     let selectors: Vec<Selector> = metric.map(name).into_iter().collect();

@@ -76,7 +76,7 @@ pub(super) async fn tsdb_status(
     context: Context,
     parameters: Result<Parameters, ApiError>,
 ) -> Result<JsonBody, PrometheusError> {
-    let top = parameters?.count("limit", TOP_ENTRIES, 10_000)?;
+    let top = parameters?.integer("limit", TOP_ENTRIES, 10_000)?;
     let store = context.queries.store()?;
     let queries = context.queries.clone();
     let work = move |_: &_| {

@@ -12,7 +12,7 @@ pub(super) async fn cardinality(
     parameters: Parameters,
 ) -> Result<JsonBody, ApiError> {
     let parameters = parameters.reject_unknown(CARDINALITY)?;
-    let (timeout, top) = (parameters.timeout()?, parameters.count("top", 10, 10_000)?);
+    let (timeout, top) = (parameters.timeout()?, parameters.integer("top", 10, 10_000)?);
     let (store, queries) = (context.queries.store()?, context.queries.clone());
     let work = move |_: &_| {
         queries.json_response(&document::cardinality::to_json(&store.cardinality(top)?))

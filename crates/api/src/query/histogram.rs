@@ -119,7 +119,7 @@ impl MetricSelection {
     ) -> Result<MetricSelection, ApiError> {
         let written = parameters.required("selector", SELECTOR_SYNTAX)?.to_owned();
         let selector = parameters.selectors("selector")?;
-        let series_max = parameters.count("max_series", series_max, u64::MAX)?.min(series_max);
+        let series_max = parameters.integer("max_series", series_max, u64::MAX)?.min(series_max);
         let ends = (("from", parameters.time("from", now)?), ("to", parameters.time("to", now)?));
         let total_range = ends.0.1.unwrap_or(i64::MIN)..ends.1.1.unwrap_or(i64::MAX);
         let picks_nothing = view.each_series(&selector, &mut |_| ControlFlow::Break(())) == 0

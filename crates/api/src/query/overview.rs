@@ -74,8 +74,8 @@ impl OverviewParams {
         Ok(OverviewParams {
             times: OverviewTimes { now, today_start },
             page: PageRange {
-                offset: parameters.count("offset", 0, ROWS_MAX)?,
-                limit: parameters.count("limit", ROWS, ROWS_MAX)?,
+                offset: parameters.integer("offset", 0, ROWS_MAX)?,
+                limit: parameters.integer("limit", ROWS, ROWS_MAX)?,
             },
             group: parameters
                 .parse_with("group", "services, host or topdeck", RowGroup::parse)?

@@ -121,7 +121,7 @@ async fn list_response(
         let search = SeriesSearch {
             selector: parameters.selectors("selector")?,
             filter: parameters.get("search").map(str::to_lowercase),
-            limit: parameters.count("limit", LIMIT, LIMIT_MAX)?,
+            limit: parameters.integer("limit", LIMIT, LIMIT_MAX)?,
             view,
             query: active,
         };

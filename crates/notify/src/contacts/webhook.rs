@@ -134,7 +134,7 @@ fn own_fields(notification: &Notification, context: &DeliveryContext<'_>) -> Val
     let text = context.text(notification);
     json!({
         "key": notification.key.to_string(),
-        "repeat": context.is_repeat,
+        "mayBeDuplicate": context.may_be_duplicate,
         "state": notification.state.name(),
         "severity": notification.severity,
         "criterion": notification.criterion,

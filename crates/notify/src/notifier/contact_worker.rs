@@ -157,7 +157,7 @@ impl ContactWorker {
                 client: &shared.client,
                 dir: &shared.options.settings_dir,
                 previous: None,
-                is_repeat: false,
+                may_be_duplicate: false,
                 now_ns,
                 texts: None,
             };

@@ -14,7 +14,7 @@ use super::interval_text::{
 use super::{AlertMatcher, AlertRoute, GroupBy, InhibitRule, RoutingTree, TimeInterval};
 use crate::nearest_name::unknown_name;
 use crate::notify_problem::NotifyProblem;
-use crate::setting_values::{DelayText, DurationText};
+use crate::setting_values::{DurationOrZeroText, DurationText};
 
 /// `[route]`, and each of its `routes`.
 #[derive(Debug, Default, Deserialize)]
@@ -22,7 +22,7 @@ use crate::setting_values::{DelayText, DurationText};
 pub(crate) struct RouteTable {
     receiver: Option<Spanned<String>>,
     group_by: Option<Vec<String>>,
-    group_wait: Option<DelayText>,
+    group_wait: Option<DurationOrZeroText>,
     group_interval: Option<DurationText>,
     repeat_interval: Option<DurationText>,
     matchers: Vec<Spanned<MatcherList>>,
@@ -48,14 +48,14 @@ pub(crate) struct InhibitTable {
 #[serde(deny_unknown_fields)]
 pub(crate) struct TimeIntervalTable {
     name: Spanned<String>,
-    time_intervals: Vec<TimeRangeTable>,
+    time_intervals: Vec<TimeIntervalEntryTable>,
 }
 
 /// One of its `time_intervals`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct TimeRangeTable {
-    times: Vec<Spanned<DayTimeTable>>,
+struct TimeIntervalEntryTable {
+    times: Vec<Spanned<TimeRangeTable>>,
     weekdays: Vec<WeekdayRange>,
     days_of_month: Vec<MonthDayRange>,
     months: Vec<MonthRange>,
@@ -66,7 +66,7 @@ struct TimeRangeTable {
 /// One of its `times`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct DayTimeTable {
+struct TimeRangeTable {
     start_time: DayMinute,
     end_time: DayMinute,
 }
@@ -111,27 +111,27 @@ impl RoutingTables {
             let ranges = ranges.map(|range| range.build(&mut problems)).collect();
             time_intervals.insert(name, ranges);
         }
-        let mut check = RouteCheck { receivers, time_intervals: &time_intervals, problems };
+        let mut builder = RouteBuilder { receivers, time_intervals: &time_intervals, problems };
         let root = self.route.map(|(byte, table)| {
-            check.root(byte, &table);
-            check.route(table)
+            builder.root(byte, &table);
+            builder.route(table)
         });
-        if !check.problems.is_empty() {
-            return Err(check.problems);
+        if !builder.problems.is_empty() {
+            return Err(builder.problems);
         }
         let inhibit_rules = self.inhibit.into_iter().map(InhibitTable::build).collect();
         Ok(RoutingTree { root: root.unwrap_or_default(), inhibit_rules, time_intervals })
     }
 }
 
-/// Collector of problems of routes.
-struct RouteCheck<'a> {
+/// Builds routes and collects their problems.
+struct RouteBuilder<'a> {
     receivers: &'a BTreeSet<&'a str>,
     time_intervals: &'a BTreeMap<String, Vec<TimeInterval>>,
     problems: Vec<NotifyProblem>,
 }
 
-impl RouteCheck<'_> {
+impl RouteBuilder<'_> {
     fn root(&mut self, byte: usize, table: &RouteTable) {
         let matchers = table.matchers.first().map(|matcher| matcher.span().start);
         let continues = table.continues.as_ref().filter(|continues| *continues.get_ref());
@@ -191,7 +191,7 @@ impl InhibitTable {
     }
 }
 
-impl TimeRangeTable {
+impl TimeIntervalEntryTable {
     fn build(self, problems: &mut Vec<NotifyProblem>) -> TimeInterval {
         let mut interval = TimeInterval::in_zone(self.location.0);
         for times in self.times {

@@ -68,7 +68,7 @@ pub(crate) fn context(client: &HttpClient) -> DeliveryContext<'_> {
         client,
         dir: Path::new("/"),
         previous: None,
-        is_repeat: false,
+        may_be_duplicate: false,
         now_ns: START_NS,
         texts: None,
     }

@@ -102,7 +102,7 @@ impl Contact for RecordingContact {
             }
             kill.messages_left = kill.messages_left.saturating_sub(1);
         }
-        let arrival = (self.name.clone(), notification.key.clone(), context.is_repeat);
+        let arrival = (self.name.clone(), notification.key.clone(), context.may_be_duplicate);
         self.receivers.arrivals.lock().unwrap().push(arrival);
         Ok(DeliveryReceipt { message_id: Some("m 1".to_owned()), ..Default::default() })
     }
@@ -168,18 +168,18 @@ fn run(runtime: &Runtime, process: SimProcess, receivers: &Receivers) -> Option<
 fn check_arrivals(receivers: &Receivers, crash: &str) {
     let mut marks: BTreeMap<(String, NotificationKey), Vec<bool>> = BTreeMap::new();
     let mut newest: BTreeMap<(String, String), u64> = BTreeMap::new();
-    for (contact, key, is_repeat) in receivers.arrivals.lock().unwrap().iter().cloned() {
+    for (contact, key, may_be_duplicate) in receivers.arrivals.lock().unwrap().iter().cloned() {
         let newest = newest.entry((contact.clone(), key.alert_id.clone())).or_default();
         assert!(*newest <= key.transition, "{crash}: {contact} got {key} after a newer one");
         *newest = key.transition;
-        marks.entry((contact, key)).or_default().push(is_repeat);
+        marks.entry((contact, key)).or_default().push(may_be_duplicate);
     }
     for Notification { key, .. } in due() {
         let of = |name: &str| {
             marks.get(&(name.to_owned(), key.clone())).map(Vec::as_slice).unwrap_or_default()
         };
         assert!(!of("pager").is_empty(), "{crash}: {key} is lost");
-        assert!(of("pager").iter().all(|is_repeat| !is_repeat));
+        assert!(of("pager").iter().all(|may_be_duplicate| !may_be_duplicate));
         let hook = of("hook");
         assert!(!hook.is_empty() || !of("spare").is_empty(), "{crash}: {key} is lost");
         assert!(hook.len() <= 2, "{crash}: {key} arrived {} times", hook.len());

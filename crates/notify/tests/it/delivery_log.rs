@@ -168,7 +168,7 @@ async fn an_unconfirmed_message_is_repeated_once_and_marked() {
     assert_eq!(bench.verdict(HOOK).await, Some(AttemptVerdict::Retry));
     bench.now_ns += 6 * SECOND_NS;
     let report = bench.attempt(HOOK).await.unwrap();
-    assert!(report.is_repeat);
+    assert!(report.may_be_duplicate);
     assert_eq!(
         (report.verdict, report.failover.as_deref()),
         (AttemptVerdict::GivenUp, Some("pager"))
@@ -178,7 +178,7 @@ async fn an_unconfirmed_message_is_repeated_once_and_marked() {
     let requests = bench.receiver.take_requests();
     let marks: Vec<_> = requests
         .iter()
-        .map(|request| crate::schemas::json(request)["topdeck"]["repeat"].clone())
+        .map(|request| crate::schemas::json(request)["topdeck"]["mayBeDuplicate"].clone())
         .collect();
     assert_eq!(marks, [false, true]);
 }
@@ -190,7 +190,7 @@ async fn a_receiver_with_a_key_is_repeated_until_it_confirms() {
     bench.receiver.set_fault(ReceiverFault::Reset);
     for _ in 0..5 {
         let report = bench.attempt(PAGER).await.unwrap();
-        assert_eq!((report.verdict, report.is_repeat), (AttemptVerdict::Retry, false));
+        assert_eq!((report.verdict, report.may_be_duplicate), (AttemptVerdict::Retry, false));
         bench.now_ns = bench.log.lock().unwrap().next_due_ns("pager").unwrap();
     }
     bench.receiver.set_fault(ReceiverFault::None);

@@ -143,7 +143,7 @@ pub(crate) fn texts(messages: &[HttpMessage]) -> Vec<String> {
     let text = |message: &HttpMessage| {
         let body: serde_json::Value = serde_json::from_slice(&message.body).unwrap();
         let own = &body["topdeck"];
-        let repeat = if own["repeat"] == true { " repeat" } else { "" };
+        let repeat = if own["mayBeDuplicate"] == true { " repeat" } else { "" };
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         format!("{} {}{repeat}", text(&own["key"]), text(&own["state"]))
     };

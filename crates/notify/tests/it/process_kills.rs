@@ -103,8 +103,8 @@ fn arrivals(messages: &[HttpMessage]) -> BTreeMap<(String, String), Vec<bool>> {
     for message in messages {
         let body: serde_json::Value = serde_json::from_slice(&message.body).unwrap();
         let key = body["topdeck"]["key"].as_str().unwrap().to_owned();
-        let is_repeat = body["topdeck"]["repeat"] == true;
-        arrivals.entry((message.path.clone(), key)).or_default().push(is_repeat);
+        let may_be_duplicate = body["topdeck"]["mayBeDuplicate"] == true;
+        arrivals.entry((message.path.clone(), key)).or_default().push(may_be_duplicate);
     }
     arrivals
 }

@@ -30,31 +30,31 @@ pub struct ThresholdExcess {
     pub values: Bracket,
 }
 
-/// Threshold that an expression names, and the distribution that it is of. Values above it are why
-/// the expression has a result.
+/// Threshold that an expression contains, and the distribution that it is of. Values above it are
+/// why the expression has a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedThreshold {
+pub struct RuleThreshold {
     /// Threshold as written.
     pub threshold: String,
     /// Selector of the distribution; of buckets, that of their histogram.
     pub selector: String,
 }
 
-impl NamedThreshold {
+impl RuleThreshold {
     /// Threshold of the first criterion of an own rule that has one of a distribution, and the
-    /// rule's selector; of a rule of Prometheus, that of its expression. `None` if it names none.
-    pub fn of_rule(rule: &Rule) -> Option<NamedThreshold> {
-        let Some(own) = rule.condition() else { return NamedThreshold::of(&rule.expression) };
+    /// rule's selector; of a rule of Prometheus, that of its expression. `None` without one.
+    pub fn of_rule(rule: &Rule) -> Option<RuleThreshold> {
+        let Some(own) = rule.condition() else { return RuleThreshold::of(&rule.expression) };
         own.selector()?;
         let threshold = own.first_limit_text()?;
-        Some(NamedThreshold { threshold, selector: rule.expression.clone() })
+        Some(RuleThreshold { threshold, selector: rule.expression.clone() })
     }
 
-    /// Threshold of an expression; `None` if it names none of one distribution.
-    pub fn of(expression: &str) -> Option<NamedThreshold> {
+    /// Threshold of an expression; `None` if it contains none of one distribution.
+    pub fn of(expression: &str) -> Option<RuleThreshold> {
         let (threshold, selector) = find_threshold(expression)?;
         let selector = histogram_selector(&selector, &LabelSet::default());
-        Some(NamedThreshold { threshold, selector })
+        Some(RuleThreshold { threshold, selector })
     }
 }
 
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn the_selector_is_that_of_the_histogram() {
-        let selector = |text: &str| NamedThreshold::of(text).map(|found| found.selector);
+        let selector = |text: &str| RuleThreshold::of(text).map(|found| found.selector);
         let buckets = "x_seconds_bucket{job=~\"a|b\", le=\"1\"}";
         let quantile = format!("histogram_quantile(0.9, rate({buckets}[5m])) > 1");
         assert_eq!(selector(&quantile).as_deref(), Some("x_seconds{job=~\"a|b\"}"));

@@ -31,7 +31,7 @@ pub struct ObservedSeries {
 pub struct MatchedChange {
     /// Change.
     pub change: SeriesSetChange,
-    /// If all of them send again, it is over.
+    /// If all of them have samples again, it is over.
     pub vanished: Vec<SeriesId>,
 }
 

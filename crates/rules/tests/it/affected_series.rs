@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use query::StoreSource;
-use rules::{AffectedCounts, AffectedRule, AlertState, NamedThreshold};
+use rules::{AffectedCounts, AffectedRule, AlertState, RuleThreshold};
 
 use store::TimeGrid;
 
@@ -176,7 +176,7 @@ fn what_is_not_known_is_no_number() {
 fn the_threshold_of_an_own_rule_is_that_of_its_first_criterion_of_a_distribution() {
     let of = |keys: &str| {
         let rule = format!("[[rule]]\nname = \"Slow\"\n{keys}");
-        let found = NamedThreshold::of_rule(group(&rule).rules()[0].rule());
+        let found = RuleThreshold::of_rule(group(&rule).rules()[0].rule());
         found.map(|found| (found.selector, found.threshold))
     };
     let criteria = "[[rule.criteria]]\nseverity = 1\nabsent = true\n[[rule.criteria]]\n\

@@ -340,22 +340,22 @@ impl KillRun {
 pub(super) fn check_messages(all: &[AlertMessage]) -> usize {
     let mut of_keys: BTreeMap<(String, String), Vec<bool>> = BTreeMap::new();
     let mut newest: BTreeMap<(String, String), u64> = BTreeMap::new();
-    for AlertMessage { path, key, is_repeat, .. } in all.iter().cloned() {
+    for AlertMessage { path, key, may_be_duplicate, .. } in all.iter().cloned() {
         let (alert, transition) = key.split_once('/').expect("alert and number");
         let transition: u64 = transition.parse().expect("a number, and no reminder");
         let newest = newest.entry((path.clone(), alert.to_owned())).or_default();
         assert!(*newest <= transition, "{path} got {key} after {newest}");
         *newest = transition;
-        of_keys.entry((path, key)).or_default().push(is_repeat);
+        of_keys.entry((path, key)).or_default().push(may_be_duplicate);
     }
     for ((path, key), marks) in &of_keys {
         let is_right = match path.ends_with("/hook") {
-            true => marks.len() <= 2 && marks[1..].iter().all(|is_repeat| *is_repeat),
-            false => marks.iter().all(|is_repeat| !is_repeat),
+            true => marks.len() <= 2 && marks[1..].iter().all(|may_be_duplicate| *may_be_duplicate),
+            false => marks.iter().all(|may_be_duplicate| !may_be_duplicate),
         };
         assert!(is_right, "{path} {key}: {marks:?}");
     }
-    of_keys.values().flatten().filter(|is_repeat| **is_repeat).count()
+    of_keys.values().flatten().filter(|may_be_duplicate| **may_be_duplicate).count()
 }
 
 fn run(rounds: usize, seed: u64) {

@@ -34,7 +34,7 @@ pub(super) struct AlertMessage {
     /// Label `host` of the alert.
     pub(super) host: String,
     /// Whether it says that it is a repeat.
-    pub(super) is_repeat: bool,
+    pub(super) may_be_duplicate: bool,
     /// Requests and users that it says are affected.
     pub(super) affected: (Option<u64>, Option<u64>),
     /// Address of the series; empty if there is none.
@@ -165,7 +165,7 @@ fn message(path: String, body: &[u8]) -> AlertMessage {
         key: text(&body["topdeck"]["key"]),
         state: text(&body["topdeck"]["state"]),
         host: text(&body["alerts"][0]["labels"]["host"]),
-        is_repeat: body["topdeck"]["repeat"] == true,
+        may_be_duplicate: body["topdeck"]["mayBeDuplicate"] == true,
         affected: (body["topdeck"]["requests"].as_u64(), body["topdeck"]["users"].as_u64()),
         link: text(&body["alerts"][0]["generatorURL"]),
     }

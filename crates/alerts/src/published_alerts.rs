@@ -10,8 +10,8 @@ use journal::WallClock;
 use notify::{ActiveSilences, RoutingTree, SilenceSet};
 use query::LabelSet;
 use rules::{
-    Alert, AlertState, EvaluatedGroup, EvaluatedRule, GroupDefaults, NamedThreshold,
-    ProblemSeverity, RuleHealth, RuleProblem,
+    Alert, AlertState, EvaluatedGroup, EvaluatedRule, GroupDefaults, ProblemSeverity, RuleHealth,
+    RuleProblem, RuleThreshold,
 };
 use tokio::sync::watch;
 
@@ -34,22 +34,22 @@ pub(crate) struct GroupReport {
     pub(crate) duration: Duration,
     /// Duration of the queries of each rule.
     pub(crate) rule_durations: Vec<Duration>,
-    /// Threshold of a distribution that each rule names.
-    pub(crate) thresholds: NamedThresholds,
+    /// Threshold of a distribution that each rule contains.
+    pub(crate) thresholds: RuleThresholds,
 }
 
 /// Threshold of a distribution that each rule of a group names, found once.
 #[derive(Clone, Debug)]
-pub(crate) struct NamedThresholds(Arc<Vec<Option<NamedThreshold>>>);
+pub(crate) struct RuleThresholds(Arc<Vec<Option<RuleThreshold>>>);
 
-impl NamedThresholds {
-    pub(crate) fn of(group: &EvaluatedGroup) -> NamedThresholds {
-        let of = |rule: &EvaluatedRule| NamedThreshold::of_rule(rule.rule());
-        NamedThresholds(Arc::new(group.rules().iter().map(of).collect()))
+impl RuleThresholds {
+    pub(crate) fn of(group: &EvaluatedGroup) -> RuleThresholds {
+        let of = |rule: &EvaluatedRule| RuleThreshold::of_rule(rule.rule());
+        RuleThresholds(Arc::new(group.rules().iter().map(of).collect()))
     }
 
     /// That of a rule by its position.
-    pub(crate) fn get(&self, index: usize) -> Option<&NamedThreshold> {
+    pub(crate) fn get(&self, index: usize) -> Option<&RuleThreshold> {
         self.0.get(index)?.as_ref()
     }
 }
@@ -80,7 +80,7 @@ impl RouteContext {
 
 /// Everything published at one time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct BoardState {
+pub(crate) struct PublishedState {
     /// Groups in the order of the files.
     pub(crate) groups: Vec<Arc<GroupReport>>,
     pub(crate) problems: Vec<RuleProblem>,
@@ -133,7 +133,7 @@ impl fmt::Display for StatusLight {
     }
 }
 
-impl BoardState {
+impl PublishedState {
     /// Pending and firing alerts.
     pub(crate) fn active_alerts(&self) -> impl Iterator<Item = ActiveAlert<'_>> {
         self.groups.iter().flat_map(|report| {
@@ -218,8 +218,8 @@ pub(crate) fn state_hash(group: &EvaluatedGroup) -> u64 {
 
 /// Published state: one writer, many readers. Clones share it.
 #[derive(Clone)]
-pub(crate) struct AlertBoard {
-    state: Arc<Mutex<BoardState>>,
+pub(crate) struct PublishedAlerts {
+    state: Arc<Mutex<PublishedState>>,
     revision: watch::Sender<u64>,
     silences: Arc<SilenceStore>,
     received: Arc<ReceivedAlerts>,
@@ -227,13 +227,13 @@ pub(crate) struct AlertBoard {
     clock: WallClock,
 }
 
-impl fmt::Debug for AlertBoard {
+impl fmt::Debug for PublishedAlerts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AlertBoard").field("revision", &self.revision).finish_non_exhaustive()
+        f.debug_struct("PublishedAlerts").field("revision", &self.revision).finish_non_exhaustive()
     }
 }
 
-impl AlertBoard {
+impl PublishedAlerts {
     /// Board that begins with a revision. It differs from those before a restart, so that a client
     /// that waits for a change sees one.
     pub(crate) fn new(
@@ -242,15 +242,15 @@ impl AlertBoard {
         received: Arc<ReceivedAlerts>,
         history: Arc<AlertHistory>,
         clock: WallClock,
-    ) -> AlertBoard {
-        AlertBoard { state: Arc::default(), revision, silences, received, history, clock }
+    ) -> PublishedAlerts {
+        PublishedAlerts { state: Arc::default(), revision, silences, received, history, clock }
     }
 
     /// Current state.
-    pub(crate) fn read(&self) -> BoardState {
+    pub(crate) fn read(&self) -> PublishedState {
         let state = self.lock().clone();
         let (silences, received) = (self.silences.silences(), self.received.alerts());
-        BoardState { silences, received, now_ns: (self.clock)(), ..state }
+        PublishedState { silences, received, now_ns: (self.clock)(), ..state }
     }
 
     /// Where alerts go.
@@ -294,7 +294,7 @@ impl AlertBoard {
     }
 
     /// Changes the state.
-    pub(crate) fn update(&self, change: impl FnOnce(&mut BoardState)) {
+    pub(crate) fn update(&self, change: impl FnOnce(&mut PublishedState)) {
         change(&mut self.lock());
     }
 
@@ -317,7 +317,7 @@ impl AlertBoard {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BoardState> {
+    fn lock(&self) -> MutexGuard<'_, PublishedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
