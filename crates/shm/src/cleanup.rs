@@ -89,9 +89,9 @@ pub(crate) fn metrics_files(dir: &Path) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Time since when the process of a file is gone, and whether it exited regularly; `None` if it
-/// runs or its state is unknown, as in another namespace. The time of a crash is written to the
-/// file, which has no other writer any more.
+/// Time since when the process of a file is gone, and whether it exited regularly or the file was
+/// replaced; `None` if it runs or its state is unknown, as in another namespace. The time of a crash
+/// is written to the file, which has no other writer any more.
 fn ended_since(path: &Path) -> Option<(u64, bool)> {
     let words = crate::source::read_header_at(path).ok()?;
     let this_process = ProcessIdentity::current();
@@ -117,7 +117,7 @@ fn ended_since(path: &Path) -> Option<(u64, bool)> {
         return None;
     }
     if words[header::ENDED] != 0 {
-        return Some((words[header::ENDED], false));
+        return Some((words[header::ENDED], is_replaced));
     }
     let now = clock::now();
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;

@@ -61,7 +61,8 @@ pub struct InFlightSnapshot {
     pub started: u64,
     /// Operations ended since the start of the program.
     pub ended: u64,
-    /// Operations started while the table was full: counted, but not in `operations`.
+    /// Operations started while the table was full, or beyond the limits of a read: counted, but not
+    /// in `operations`.
     pub untracked: u64,
     /// Operations in the table, oldest first.
     pub operations: Vec<OperationSnapshot>,
@@ -167,7 +168,8 @@ impl InFlightSnapshot {
         between.max(self.count_tracked())
     }
 
-    /// In-flight operations that are not in the table because it was full when they started.
+    /// In-flight operations that are not listed: the table was full when they started, or a read
+    /// has a limit.
     pub fn count_untracked(&self) -> u64 {
         self.untracked.min(self.count() - self.count_tracked())
     }

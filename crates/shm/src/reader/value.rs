@@ -197,7 +197,7 @@ impl MetricsFileReader {
             found.untracked = found.untracked.wrapping_add(words[2]);
             let slots = (words[3] as usize).min(layout::SLOTS_MAX);
             if is_inside {
-                self.operations(budget, entry, lane, slots, &mut found.operations)?;
+                self.operations(budget, entry, lane, slots, &mut found)?;
             }
         }
         found.operations.sort_by_key(|operation| operation.start_ns);
@@ -210,7 +210,7 @@ impl MetricsFileReader {
         entry: RegistryEntry<'_>,
         lane: usize,
         slots: usize,
-        operations: &mut Vec<OperationSnapshot>,
+        found: &mut InFlightSnapshot,
     ) -> Result<()> {
         let (_, large_offset) = entry.cells();
         let names = entry.tags().unwrap_or_default();
@@ -234,13 +234,14 @@ impl MetricsFileReader {
             let Some(tags) = tags.collect::<Option<Vec<_>>>() else { continue };
             let bytes = tags.iter().map(|(name, value)| TAG_BYTES + name.len() + value.len());
             let is_paid = budget.charge_bytes(OPERATION_BYTES + bytes.sum::<usize>());
-            if operations.len() == OPERATIONS_MAX || !is_paid {
-                break;
+            if found.operations.len() == OPERATIONS_MAX || !is_paid {
+                found.untracked = found.untracked.wrapping_add(1);
+                continue;
             }
             let tags = tags.into_iter().map(|(name, value)| {
                 (name.to_owned(), String::from_utf8_lossy(value).into_owned())
             });
-            operations.push(OperationSnapshot { start_ns, tags: tags.collect(), number });
+            found.operations.push(OperationSnapshot { start_ns, tags: tags.collect(), number });
         }
         Ok(())
     }

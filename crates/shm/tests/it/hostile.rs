@@ -129,5 +129,6 @@ fn operations_with_long_tags_are_bounded() {
         let bytes: usize =
             table.operations.iter().flat_map(|one| &one.tags).map(|(_, value)| value.len()).sum();
         assert!(bytes > 32 << 20 && bytes <= 64 << 20, "{bytes} bytes of tags");
+        assert_eq!(table.operations.len() as u64 + table.count_untracked(), 5_000);
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "nothing safe forks")]
 
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Barrier};
@@ -9,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use shm::snapshot::{MetricValue, NumericValue};
-use shm::{MetricBuilder, MetricsFileReader};
+use shm::{MetricBuilder, MetricsFileReader, layout};
 
 use crate::test_dir::TestDir;
 
@@ -411,6 +412,27 @@ fn files_of_exited_processes_are_bounded() {
         "that it is dead is noted"
     );
     assert_eq!(shm::remove_expired(&dir.0, shm::FileRetention { files: 0, ..limits }), 1);
+}
+
+#[test]
+fn a_replaced_file_is_retained_as_after_a_regular_exit_in_every_pass() {
+    let Some(dir) = TestDir::new() else { return };
+    let child = child("killed", &dir.0).spawn().expect("a child");
+    let path = wait_for(&dir, "done_total", 1);
+    kill_and_wait(child);
+    let file = std::fs::File::options().write(true).open(&path).expect("a file");
+    let replaced = layout::state::REPLACED.to_ne_bytes();
+    file.write_all_at(&replaced, layout::header::STATE as u64 * 8).expect("room for a word");
+    let limits = |exited, terminated| shm::FileRetention {
+        exited,
+        terminated,
+        ..shm::FileRetention::default()
+    };
+    let hour = Duration::from_secs(3600);
+    for pass in 1..=2 {
+        assert_eq!(shm::remove_expired(&dir.0, limits(hour, Duration::ZERO)), 0, "pass {pass}");
+    }
+    assert_eq!(shm::remove_expired(&dir.0, limits(Duration::ZERO, hour)), 1);
 }
 
 #[test]
