@@ -192,12 +192,12 @@ mod tests {
     fn this_host_is_read() {
         let mut procfs = Procfs::open();
         let mut taken = RecordedMetrics::default();
-        procfs.take(&mut taken);
+        procfs.read_all(&mut taken);
         assert!(taken.value("host_cpu_seconds_total{cpu=0,mode=user}").is_some(), "{taken:?}");
         assert!(taken.value("host_memory_total_bytes{}").is_some_and(|bytes| bytes > 0.0));
         // A second scrape returns values too: it starts at the beginning of each file.
         let before = taken.len();
-        procfs.take(&mut taken);
+        procfs.read_all(&mut taken);
         assert!(taken.len() >= before + 20);
     }
 

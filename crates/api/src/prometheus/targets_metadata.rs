@@ -27,7 +27,7 @@ pub(super) async fn targets_metadata(
     parameters: Result<Parameters, ApiError>,
 ) -> Result<JsonBody, PrometheusError> {
     let parameters = parameters?;
-    let limit = parameters.count("limit", usize::MAX, usize::MAX)?;
+    let limit = parameters.integer("limit", usize::MAX, usize::MAX)?;
     let metric = parameters.get("metric").filter(|name| !name.is_empty()).map(str::to_owned);
     let wanted = parameters.get("match_target").filter(|text| !text.is_empty());
     let wanted = wanted.map(|text| match_selector("match_target", text)).transpose()?;

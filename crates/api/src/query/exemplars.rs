@@ -31,7 +31,7 @@ pub(super) async fn exemplars(
     let (queries, now) = (context.queries.clone(), context.intake.now());
     let timeout = parameters.timeout()?;
     parameters.required("selector", SELECTOR_SYNTAX)?;
-    let limit = parameters.count("limit", DEFAULT_LIMIT, LIMIT_MAX)?;
+    let limit = parameters.integer("limit", DEFAULT_LIMIT, LIMIT_MAX)?;
     let range = time_range(&parameters, now)?;
     let store = queries.store()?;
     let (requested, estimated) = (parameters.clone(), range.clone());
@@ -42,7 +42,7 @@ pub(super) async fn exemplars(
     };
     let work = move |view: &ReadView, active: &ActiveQuery| {
         let series_max = queries.settings.limits.series;
-        let series_max = parameters.count("max_series", series_max, u64::MAX)?.min(series_max);
+        let series_max = parameters.integer("max_series", series_max, u64::MAX)?.min(series_max);
         let selected = ExemplarSeries::find(&parameters, view, (series_max, active))?;
         let values = selected.values(view, &range)?;
         active.check_cancelled()?;
