@@ -24,7 +24,7 @@ const ZIG: &str = "TOPDECK_ZIG";
 /// use to find debug information; and packed relocations, which the musl start files of Rust 1.93
 /// and later support (4 MB of the unoptimized x86-64 binary were relocations).
 const RUSTFLAGS: &str = "-C linker-flavor=ld.lld -C link-self-contained=yes -C link-arg=--build-id \
-    -C link-arg=--pack-dyn-relocs=relr";
+    -C link-arg=--pack-dyn-relocs=relr -C link-arg=--icf=all";
 
 /// An architecture with Linux and musl. Variable names are those that cargo and the crate `cc`
 /// read.
