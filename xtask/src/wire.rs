@@ -6,10 +6,10 @@
 //! what client or server measured. The table has the CPU time of the observer per operation; it
 //! does not affect the outcome, because other programs may run on the machine.
 //!
-//! Then all of them run at once, first as fast as they can, and then with [`STEADY_RATE`] operations
-//! per second for a minute. At last the cost for a server is measured. Targets for times and cost
-//! need a machine that does nothing else: `TOPDECK_WIRE_TARGETS=1` makes a target that is missed a
-//! failure.
+//! Then all of them run at once, first as fast as they can, and then with [`STEADY_RATE`]
+//! operations per second for a minute. At last the cost for a server is measured. Targets for times
+//! and cost need a machine that does nothing else: `TOPDECK_WIRE_TARGETS=1` makes a target that is
+//! missed a failure.
 //!
 //! `TOPDECK_WIRE=NAME,NAME` runs the loads of some servers, `TOPDECK_WIRE=cost` the cost alone;
 //! `TOPDECK_BIN=PATH` observes with another program than the one that `make run` builds.

@@ -73,6 +73,7 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/api/src/server.rs", 2, "supervised"),
     ("crates/api/src/stream/hub.rs", 1, "counted; clients are notified and reconnect"),
     ("crates/clock/src/global.rs", 1, "supervised through `clock::observe_calibrator`"),
+    ("crates/demo/src/alert_history.rs", 1, "joined"),
     ("crates/forward/src/forward.rs", 1, "supervised"),
     ("crates/forward/src/remote_task.rs", 1, "joined by the remote's task, which is supervised"),
     ("crates/heap/src/lib.rs", 1, "supervised through an argument of `HeapTrimmer::start`"),

@@ -118,6 +118,7 @@ fn store_json(stat: &store::StoreStat) -> Json {
         ("parts", integer(stat.parts.len() as u64)),
         ("part_rows", integer(rows)),
         ("part_bytes", integer(bytes)),
+        ("retention", report::retention_json(&stat.retention)),
         ("gaps", List(stat.gaps.iter().map(document::gap).collect())),
         ("warnings", List(stat.warnings.iter().cloned().map(Text).collect())),
     ])

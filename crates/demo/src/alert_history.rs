@@ -121,8 +121,8 @@ impl ShopObjective {
     }
 }
 
-/// Samples that the rules write in a range, and the changes of their alerts. Groups are evaluated at
-/// the same time. `progress` gets the share that is done.
+/// Samples that the rules write in a range, and the changes of their alerts. Groups are evaluated
+/// at the same time. `progress` gets the share that is done.
 pub(crate) fn evaluate_rules(
     store: &Store,
     range: &Range<i64>,

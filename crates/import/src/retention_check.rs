@@ -153,8 +153,8 @@ impl ExpiredSamples {
         let rules = self.rules.iter().filter_map(|at| retention.rules.get(*at));
         let rules: Vec<String> = rules.map(retention_rule_text).collect();
         let mut text = format!(
-            "{} of {}, {} to {}, are older than the retention ({}): the store drops them as soon as \
-             their days are rolled up",
+            "{} of {}, {} to {}, are older than the retention ({}): the store drops them as soon \
+             as their days are rolled up",
             value_formatter::count(self.samples),
             plural(total, "sample", "samples"),
             precise_time_text(first),
@@ -225,7 +225,7 @@ mod tests {
         assert!(is_accepted);
         assert_eq!(
             text,
-            "4 of 6 samples, 2024-08-24 00:00:00Z to 2024-09-02 00:00:00Z, are older than the \
+            "4 of 6 samples, 2024-08-25 00:00:00Z to 2024-09-03 00:00:00Z, are older than the \
              retention (base 30d): the store drops them as soon as their days are rolled up; the \
              rollups 1m, 5m, 1h, 1d remain"
         );

@@ -288,8 +288,8 @@ pub struct PageRange {
     pub limit: usize,
 }
 
-/// Overview of a group of rows. A clone is a snapshot, which shares what has been read: readers have
-/// one while the overview is refreshed.
+/// Overview of a group of rows. A clone is a snapshot, which shares what has been read: readers
+/// have one while the overview is refreshed.
 #[derive(Clone, Debug)]
 pub struct Overview {
     group: RowGroup,

@@ -98,6 +98,10 @@ impl ValueFormatter {
             self.text(bracket.lower, DIGITS, RoundingMode::Down),
             self.text(bracket.upper, DIGITS, RoundingMode::Up),
         );
+        // Narrower than what is printed.
+        if lower == upper {
+            return String::new();
+        }
         // Equal units are printed once.
         match (lower.split_once(' '), upper.split_once(' ')) {
             (Some((number, a)), Some((_, b))) if a == b => format!("{number} to {upper}"),

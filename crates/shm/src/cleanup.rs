@@ -90,8 +90,8 @@ pub(crate) fn metrics_files(dir: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Time since when the process of a file is gone, and whether it exited regularly or the file was
-/// replaced; `None` if it runs or its state is unknown, as in another namespace. The time of a crash
-/// is written to the file, which has no other writer any more.
+/// replaced; `None` if it runs or its state is unknown, as in another namespace. The time of a
+/// crash is written to the file, which has no other writer any more.
 fn ended_since(path: &Path) -> Option<(u64, bool)> {
     let words = crate::source::read_header_at(path).ok()?;
     let this_process = ProcessIdentity::current();

@@ -61,8 +61,8 @@ pub struct InFlightSnapshot {
     pub started: u64,
     /// Operations ended since the start of the program.
     pub ended: u64,
-    /// Operations started while the table was full, or beyond the limits of a read: counted, but not
-    /// in `operations`.
+    /// Operations started while the table was full, or beyond the limits of a read: counted, but
+    /// not in `operations`.
     pub untracked: u64,
     /// Operations in the table, oldest first.
     pub operations: Vec<OperationSnapshot>,

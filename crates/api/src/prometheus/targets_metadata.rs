@@ -20,7 +20,7 @@ use crate::parameters::Parameters;
 use crate::query::{EntryBudget, for_each_series};
 
 /// Labels of a target.
-type TargetLabels = Vec<(String, String)>;
+type MetadataLabels = Vec<(String, String)>;
 
 pub(super) async fn targets_metadata(
     context: Context,
@@ -60,7 +60,7 @@ pub(super) async fn targets_metadata(
     data_response(&context, &all)
 }
 
-fn scrape_targets(section: &Json) -> Vec<TargetLabels> {
+fn scrape_targets(section: &Json) -> Vec<MetadataLabels> {
     let List(all) = section else { panic!("BUG: the section of targets is a list") };
     let scraped = all.iter().filter(|one| *field(one, "kind") == Text("scrape".to_owned()));
     let labels = scraped.map(|target| match field(target, "labels") {
@@ -73,7 +73,7 @@ fn scrape_targets(section: &Json) -> Vec<TargetLabels> {
     labels.map(Iterator::collect).collect()
 }
 
-fn is_wanted(labels: &TargetLabels, wanted: Option<&Selector>) -> bool {
+fn is_wanted(labels: &MetadataLabels, wanted: Option<&Selector>) -> bool {
     let Some(wanted) = wanted else { return true };
     let pairs = labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     wanted.matches(&Series::new("target", SeriesKind::Gauge).with_labels(pairs))
@@ -82,7 +82,7 @@ fn is_wanted(labels: &TargetLabels, wanted: Option<&Selector>) -> bool {
 /// Names and types of the metrics of a target, and their units.
 fn metrics_of(
     view: &ReadView,
-    labels: &TargetLabels,
+    labels: &MetadataLabels,
     metric: Option<&str>,
     active: &ActiveQuery,
 ) -> Result<BTreeMap<(String, &'static str), String>, ApiError> {
@@ -152,7 +152,7 @@ mod tests {
             };
             all.iter().map(text).collect()
         };
-        let expected = ["node sent_total counter By", "node up gauge By", "app up gauge By"];
+        let expected = ["node sent_total counter B", "node up gauge B", "app up gauge B"];
         assert_eq!(found("").await, expected);
         assert_eq!(found("?match_target={job=\"app\"}").await, expected[2..]);
         assert_eq!(found("?metric=up").await, expected[1..]);

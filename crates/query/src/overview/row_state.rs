@@ -466,8 +466,8 @@ impl RowState {
     }
 }
 
-/// Longest row of a series in the last hour; `None` without rows. Cumulative ones last since the row
-/// before. What is clearly longer than the median is a pause, or was sent after one.
+/// Longest row of a series in the last hour; `None` without rows. Cumulative ones last since the
+/// row before. What is clearly longer than the median is a pause, or was sent after one.
 fn row_length(view: &ReadView, series: &SeriesEntryRef, now: i64) -> Result<Option<i64>> {
     let is_cumulative = series.as_ref().kind.is_cumulative();
     let range = if is_cumulative { LENGTH_RANGE } else { HOUR };

@@ -1,9 +1,9 @@
-//! Summary of all rows of an overview: how many are affected, and the worst of them, whether they are
-//! on the page or not.
+//! Summary of all rows of an overview: how many are affected, and the worst of them, whether they
+//! are on the page or not.
 //!
 //! Rows are ranked by affected requests. The worst row is another one: that with the largest lower
-//! bound of the burn rate, so that a small service of which half fails comes before a large one that
-//! is a little slower than usual.
+//! bound of the burn rate, so that a small service of which half fails comes before a large one
+//! that is a little slower than usual.
 
 use hist::Bracket;
 

@@ -245,6 +245,11 @@ proptest! {
 #[test]
 fn an_own_rule_fires_by_the_buckets_of_a_histogram_and_says_how_many_are_affected() {
     let mut both = BothGroups::new();
+    // A stream of the sent histogram begins with its second scrape.
+    for program in &mut both.programs {
+        program.scrape(&both.series);
+    }
+    both.series.pass(5 * SECOND);
     for minute in 0..12 {
         for program in &mut both.programs {
             let slow = minute > 6 && program.session == "b";

@@ -285,6 +285,7 @@ mod tests {
             let constant = vec![sum; count];
             assert!(check::<f64>(&column::put(&constant), count), "{constant:?}");
         }
-        assert!(decoded * 10 > few * 9, "{decoded} of {few}");
+        // Of counters that grow by other amounts, pco stores differences, which it decodes itself.
+        assert!(decoded * 5 > few, "{decoded} of {few}");
     }
 }

@@ -244,7 +244,7 @@ fn slo_and_own_rule_judge_the_buckets_of_remote_write() {
     assert_eq!(rule["above"]["lower"], rule["above"]["upper"], "{rule:#}");
     let url = format!("http://127.0.0.1:{}", server.port);
     let run = topdeck(&["slo", "show", "checkout", "--server", &url], b"");
-    let expected = format!("with {total} events, {bad} bad").replace("9570", "9,570");
+    let expected = format!("bad: {bad} of {total} events").replace("9570", "9,570");
     assert!(run.stdout.contains(&expected), "{}", run.stdout);
     let warnings = topdeck(&["rules", "list", "--server", &url], b"").stdout;
     assert!(!warnings.contains("matches nothing"), "{warnings}");

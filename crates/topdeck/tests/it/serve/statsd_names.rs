@@ -24,7 +24,7 @@ fn statsd_metrics_have_the_names_that_were_sent_and_those_of_prometheus() {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     let lines = b"hits:3|c\nshop-api.took:250|ms\nshop-api.took:250|ms";
     socket.send_to(lines, ("127.0.0.1", deck.udp_port("StatsD"))).expect("loopback takes it");
-    wait_until("the counter is there", || query(&deck, "sum(increase(hits[10m]))") > 0.0);
+    wait_until("the counter is there", || query(&deck, "sum(exact_increase(hits[10m]))") > 0.0);
     for name in ["hits", "hits_total"] {
         assert_eq!(query(&deck, &format!("sum(exact_increase({name}[10m]))")), 3.0, "{name}");
     }

@@ -88,7 +88,8 @@ fn requests_of_both_ends_are_compared_while_they_are_captured() {
         return println!("skipped: {error}");
     }
     client.start();
-    assert!(client.log().contains("wire: reporting requests to http://"), "{}", client.log());
+    let report_line = "wire: reporting requests to http://";
+    wait_until("the client's end reports", || client.log().contains(report_line));
     let serving = thread::spawn(move || serve(&listener));
     send_requests(address);
     serving.join().expect("it serves");
