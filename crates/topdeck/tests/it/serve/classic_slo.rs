@@ -246,7 +246,5 @@ fn slo_and_own_rule_judge_the_buckets_of_remote_write() {
     let run = topdeck(&["slo", "show", "checkout", "--server", &url], b"");
     let expected = format!("bad: {bad} of {total} events").replace("9570", "9,570");
     assert!(run.stdout.contains(&expected), "{}", run.stdout);
-    let warnings = topdeck(&["rules", "list", "--server", &url], b"").stdout;
-    assert!(!warnings.contains("matches nothing"), "{warnings}");
     server.stop();
 }
