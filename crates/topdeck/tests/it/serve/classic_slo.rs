@@ -246,5 +246,8 @@ fn slo_and_own_rule_judge_the_buckets_of_remote_write() {
     let run = topdeck(&["slo", "show", "checkout", "--server", &url], b"");
     let expected = format!("bad: {bad} of {total} events").replace("9570", "9,570");
     assert!(run.stdout.contains(&expected), "{}", run.stdout);
+    // The search at the start found no data; it is repeated.
+    let list = || topdeck(&["rules", "list", "--server", &url], b"").stdout;
+    wait_until("the rules match something", || !list().contains("matches nothing"));
     server.stop();
 }
