@@ -42,7 +42,7 @@ impl Mixture {
 }
 
 fn nonempty_parts(mixture: &Mixture) -> Vec<&Histogram> {
-    mixture.parts().iter().collect()
+    mixture.components().iter().collect()
 }
 
 fn distance(a: &[&Histogram], b: &[&Histogram]) -> Option<Bracket> {

@@ -1,8 +1,8 @@
 //! Mixture: histograms of several grid families, kept without conversion.
 //!
 //! Histograms whose grids nest are merged; a histogram of another family is kept beside them.
-//! Shares and counts of the parts add up, so the bracket of a statistic of the whole is as tight as
-//! the parts allow.
+//! Shares and counts of the components add up, so the bracket of a statistic of the whole is as
+//! tight as the components allow.
 
 #![cfg_attr(
     not(test),
@@ -23,12 +23,12 @@ use crate::tracked_value::DoubleDouble;
 /// One histogram per family.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mixture {
-    parts: Vec<Histogram>,
+    components: Vec<Histogram>,
 }
 
 impl From<Histogram> for Mixture {
     fn from(histogram: Histogram) -> Mixture {
-        Mixture { parts: vec![histogram] }
+        Mixture { components: vec![histogram] }
     }
 }
 
@@ -37,53 +37,55 @@ impl Mixture {
     pub fn add(&mut self, histogram: &Histogram) -> Result<(), MergeError> {
         // Ranks of the whole are 64-bit numbers too.
         let count = |h: &Histogram| h.count().wrapping_add(h.nan_count());
-        self.parts
+        self.components
             .iter()
-            .try_fold(count(histogram), |total, part| total.checked_add(count(part)))
+            .try_fold(count(histogram), |total, component| total.checked_add(count(component)))
             .ok_or(MergeError::CountOverflow)?;
-        for part in &mut self.parts {
-            match part.merge(histogram) {
+        for component in &mut self.components {
+            match component.merge(histogram) {
                 Err(MergeError::SchemesDiffer { .. }) => {}
                 merged => return merged,
             }
         }
-        self.parts.push(histogram.clone());
+        self.components.push(histogram.clone());
         Ok(())
     }
 
     /// The values divided by a number, see [`Histogram::divide`].
     #[must_use]
     pub fn divide(&self, divisor: f64) -> Mixture {
-        Mixture { parts: self.parts.iter().map(|part| part.divide(divisor)).collect() }
+        Mixture {
+            components: self.components.iter().map(|component| component.divide(divisor)).collect(),
+        }
     }
 
     /// The families' histograms.
-    pub fn parts(&self) -> &[Histogram] {
-        &self.parts
+    pub fn components(&self) -> &[Histogram] {
+        &self.components
     }
 
     fn cells(&self) -> impl Iterator<Item = Cell> + Clone + '_ {
-        self.parts.iter().flat_map(Histogram::cells)
+        self.components.iter().flat_map(Histogram::cells)
     }
 
     /// Number of values, without NaN.
     pub fn count(&self) -> u64 {
-        self.parts.iter().map(Histogram::count).sum()
+        self.components.iter().map(Histogram::count).sum()
     }
 
     /// The histograms, one per family.
-    pub fn into_parts(self) -> Vec<Histogram> {
-        self.parts
+    pub fn into_components(self) -> Vec<Histogram> {
+        self.components
     }
 
     /// Sum of all values.
     pub fn sum(&self) -> Bracket {
         let mut total = [DoubleDouble::default(); 3];
         let mut exact = true;
-        for part in self.parts.iter().filter(|part| !part.is_empty()) {
-            let sums = part.exact_sum().unwrap_or_else(|| {
+        for component in self.components.iter().filter(|component| !component.is_empty()) {
+            let sums = component.exact_sum().unwrap_or_else(|| {
                 exact = false;
-                let sum = part.sum();
+                let sum = component.sum();
                 [sum.lower, sum.estimate, sum.upper].map(DoubleDouble::new)
             });
             for (total, sum) in total.iter_mut().zip(sums) {
@@ -91,8 +93,8 @@ impl Mixture {
             }
         }
         let [lower, estimate, upper] = total.map(DoubleDouble::value);
-        // Sums of parts near the limits of doubles may overflow in between although the total does
-        // not.
+        // Sums of components near the limits of doubles may overflow in between although the total
+        // does not.
         let left = !exact && (lower == f64::INFINITY || upper == f64::NEG_INFINITY);
         if left || lower.is_nan() || upper.is_nan() || estimate.is_infinite() && lower < upper {
             return Bracket::new(f64::NEG_INFINITY, estimate, f64::INFINITY);
@@ -103,7 +105,7 @@ impl Mixture {
 
     /// Smallest value.
     pub fn min(&self) -> Option<Bracket> {
-        self.parts.iter().filter_map(Histogram::min).reduce(|a, b| Bracket {
+        self.components.iter().filter_map(Histogram::min).reduce(|a, b| Bracket {
             lower: a.lower.min(b.lower),
             estimate: a.estimate.min(b.estimate),
             upper: a.upper.min(b.upper),
@@ -112,7 +114,7 @@ impl Mixture {
 
     /// Largest value.
     pub fn max(&self) -> Option<Bracket> {
-        self.parts.iter().filter_map(Histogram::max).reduce(|a, b| Bracket {
+        self.components.iter().filter_map(Histogram::max).reduce(|a, b| Bracket {
             lower: a.lower.max(b.lower),
             estimate: a.estimate.max(b.estimate),
             upper: a.upper.max(b.upper),
@@ -146,23 +148,23 @@ impl Mixture {
 
     /// Number of values greater than `x` (or at least `x`, if inclusive).
     pub fn count_above(&self, x: f64, bound: LimitInclusion) -> Bracket<u64> {
-        sum(self.parts.iter().map(|part| part.count_above(x, bound)))
+        sum(self.components.iter().map(|component| component.count_above(x, bound)))
     }
 
     /// Share of the values at or below `x`.
     pub fn cdf(&self, x: f64) -> Option<Bracket> {
         let n = self.count();
-        let below = |part: &Histogram| part.count_below(x, LimitInclusion::Inclusive);
-        (n > 0).then(|| sum(self.parts.iter().map(below)).fraction_of(n))
+        let below = |component: &Histogram| component.count_below(x, LimitInclusion::Inclusive);
+        (n > 0).then(|| sum(self.components.iter().map(below)).fraction_of(n))
     }
 
     /// The value of rank ⌈qn⌉. The lower bound is the lower end that has this rank among all lower
     /// ends of cells, the upper bound is the upper end that has it among all upper ends. With one
-    /// part, the quantile of that part.
+    /// component, the quantile of that component.
     #[expect(clippy::expect_used, reason = "the rank is among the values")]
     pub fn quantile(&self, q: f64) -> Option<Bracket> {
-        if let [part] = self.parts.as_slice() {
-            return part.quantile(q);
+        if let [component] = self.components.as_slice() {
+            return component.quantile(q);
         }
         let n = self.count();
         if n == 0 || !(0.0..=1.0).contains(&q) {
@@ -194,9 +196,9 @@ impl Mixture {
         // rank.
         for _ in 0..64 {
             let middle = low * 0.5 + high * 0.5;
-            let below: f64 = (self.parts.iter())
-                .flat_map(|part| part.cells().map(move |cell| (part, cell)))
-                .map(|(part, cell)| cell.count as f64 * part.share_at_most(&cell, middle))
+            let below: f64 = (self.components.iter())
+                .flat_map(|component| component.cells().map(move |cell| (component, cell)))
+                .map(|(component, cell)| cell.count as f64 * component.share_at_most(&cell, middle))
                 .sum();
             if below < rank as f64 { low = middle } else { high = middle }
         }
@@ -210,8 +212,8 @@ impl Mixture {
             histogram: Histogram::new(Scheme::LogLinear2(LogLinear2::UNIVERSAL)),
             error_added: 0.0,
         };
-        for part in &self.parts {
-            let converted = part.convert(&Scheme::LogLinear2(LogLinear2::UNIVERSAL))?;
+        for component in &self.components {
+            let converted = component.convert(&Scheme::LogLinear2(LogLinear2::UNIVERSAL))?;
             flat.histogram.merge(&converted.histogram)?;
             flat.error_added = flat.error_added.max(converted.error_added);
         }
@@ -219,7 +221,7 @@ impl Mixture {
     }
 }
 
-/// Sum of the counts of all parts.
+/// Sum of the counts of all components.
 fn sum(counts: impl Iterator<Item = Bracket<u64>>) -> Bracket<u64> {
     counts.fold(Bracket::exact(0), |total, n| Bracket {
         lower: total.lower.saturating_add(n.lower),

@@ -101,7 +101,7 @@ pub fn break_down(
             let read = source.histograms(&[handle], single_column(&range))?;
             gaps.extend(read.gaps);
             let mut all = Mixture::default();
-            for part in read.values.iter().flat_map(Mixture::parts) {
+            for part in read.values.iter().flat_map(Mixture::components) {
                 all.add(part).map_err(merge_error)?;
             }
             Ok(all)
@@ -120,7 +120,7 @@ pub fn break_down(
             upper: others - inside.lower,
         };
         counted.push((handle, [inside, outside]));
-        for part in within.parts() {
+        for part in within.components() {
             merged.add(part).map_err(merge_error)?;
         }
         all_count = all_count.saturating_add(others);
@@ -221,7 +221,7 @@ fn label_breakdown(
 
 /// Number of values above `above` and not above `up_to`.
 fn between(mixture: &Mixture, above: f64, up_to: f64) -> Bracket<u64> {
-    mixture.parts().iter().fold(Bracket::exact(0), |total, part| {
+    mixture.components().iter().fold(Bracket::exact(0), |total, part| {
         let over = |limit: f64| match limit {
             f64::INFINITY => Bracket::exact(0),
             limit => part.count_above(limit, LimitInclusion::Exclusive),

@@ -114,7 +114,7 @@ pub fn compare_intervals(sides: [Vec<Mixture>; 2], unit: &str) -> Result<Compari
     let found = |mut intervals: Vec<Mixture>| {
         intervals.retain(|interval| interval.count() > 0);
         let mut pooled = Mixture::default();
-        for part in intervals.iter().flat_map(Mixture::parts) {
+        for part in intervals.iter().flat_map(Mixture::components) {
             pooled.add(part).map_err(merge_error)?;
         }
         if pooled.count() == 0 {
@@ -187,7 +187,7 @@ fn read(
         gaps.extend(read.gaps);
     }
     let mut merged = Mixture::default();
-    for part in intervals.iter().flat_map(Mixture::parts) {
+    for part in intervals.iter().flat_map(Mixture::components) {
         merged.add(part).map_err(merge_error)?;
     }
     if merged.count() == 0 {
@@ -260,7 +260,7 @@ fn probability_of_superiority(a: &Mixture, b: &Mixture) -> Bracket {
     let (n, m) = (a.count() as f64, b.count() as f64);
     // Lower and upper bound of the number of values of `a` below each value of `b`.
     let cells_of = |mixture: &Mixture| -> Vec<Cell> {
-        mixture.parts().iter().flat_map(Histogram::cells).collect()
+        mixture.components().iter().flat_map(Histogram::cells).collect()
     };
     let ends = |end: fn(&Cell) -> f64| {
         let mut cells: Vec<(f64, f64)> =
@@ -334,7 +334,7 @@ impl IntervalCounts {
     fn new<'a>(intervals: impl Iterator<Item = &'a Mixture>) -> IntervalCounts {
         let cells: Vec<Vec<(f64, u64)>> = intervals
             .map(|interval| {
-                let cells = interval.parts().iter().flat_map(Histogram::cells);
+                let cells = interval.components().iter().flat_map(Histogram::cells);
                 cells.map(|cell| (cell.upper, cell.count)).collect()
             })
             .collect();

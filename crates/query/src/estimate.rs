@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
     use crate::labels::LabelSet;
-    use crate::source::{ColumnRead, SeriesHandle};
+    use crate::source::{SeriesHandle, SourceRead};
     use crate::stream::SeriesPoint;
 
     /// Source of ten series for every selector, with one row per second and one-minute rollups.
@@ -190,11 +190,11 @@ mod tests {
             series * ((range.end - range.start) / each) as u64
         }
 
-        fn samples(&self, _: &SeriesHandle, _: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
+        fn samples(&self, _: &SeriesHandle, _: Range<i64>) -> Result<SourceRead<SeriesPoint>> {
             panic!("nothing is read")
         }
 
-        fn histograms(&self, _: &[&SeriesHandle], _: TimeGrid) -> Result<ColumnRead<Mixture>> {
+        fn histograms(&self, _: &[&SeriesHandle], _: TimeGrid) -> Result<SourceRead<Mixture>> {
             panic!("nothing is read")
         }
 
@@ -202,7 +202,7 @@ mod tests {
             &self,
             _: &[&SeriesHandle],
             _: TimeGrid,
-        ) -> Result<ColumnRead<Option<NumberAggregate>>> {
+        ) -> Result<SourceRead<Option<NumberAggregate>>> {
             panic!("nothing is read")
         }
     }

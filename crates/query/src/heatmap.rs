@@ -41,7 +41,7 @@ pub fn columns(
     if let (Some(first), Some(early)) = (columns.first_mut(), steps.before_store_range(range)) {
         for column in distribution_columns(view, series, early)? {
             let column = column?;
-            for histogram in column.value.into_parts() {
+            for histogram in column.value.into_components() {
                 first.value.add(&histogram).map_err(merge_error)?;
             }
             first.gaps.extend(column.gaps);

@@ -35,7 +35,7 @@ use crate::error::Result;
 use crate::labels::LabelSet;
 use crate::limits::SAMPLE_BYTES;
 use crate::prometheus_name::labeled_series;
-use crate::source::{self, ColumnRead, FreshCount, SeriesHandle, Source, StoredMetric};
+use crate::source::{self, FreshCount, SeriesHandle, Source, SourceRead, StoredMetric};
 use crate::stream::SeriesPoint;
 
 use classic_series::ClassicSeries;
@@ -273,14 +273,14 @@ impl<'a> PrometheusSource<'a> {
     fn histograms_by_unit(
         &self,
         series: &[&SeriesHandle],
-        read: &dyn Fn(&[&SeriesHandle]) -> Result<ColumnRead<Mixture>>,
-    ) -> Result<ColumnRead<Mixture>> {
+        read: &dyn Fn(&[&SeriesHandle]) -> Result<SourceRead<Mixture>>,
+    ) -> Result<SourceRead<Mixture>> {
         let mut by_divisor: BTreeMap<u64, Vec<&SeriesHandle>> = BTreeMap::new();
         for handle in series {
             let divisor = self.entry(handle).map_or(1.0, |series| series.divisor());
             by_divisor.entry(divisor.to_bits()).or_default().push(handle);
         }
-        let mut all: Option<ColumnRead<Mixture>> = None;
+        let mut all: Option<SourceRead<Mixture>> = None;
         for (divisor, series) in by_divisor {
             let handles = self.stored_handles(&series);
             let mut columns = read(&handles.iter().collect::<Vec<_>>())?;
@@ -423,7 +423,7 @@ impl Source for PrometheusSource<'_> {
         self.stored.estimate_rows(series, range, step)
     }
 
-    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<SourceRead<SeriesPoint>> {
         match self.entry(series).as_deref() {
             None => self.stored.samples(series, range),
             Some(SourceSeries::Renamed(series)) => {
@@ -439,7 +439,7 @@ impl Source for PrometheusSource<'_> {
         &self,
         series: &[&SeriesHandle],
         range: Range<i64>,
-        each: &mut dyn FnMut(usize, ColumnRead<SeriesPoint>) -> Result<()>,
+        each: &mut dyn FnMut(usize, SourceRead<SeriesPoint>) -> Result<()>,
     ) -> Result<()> {
         if are_stored(series.iter().copied()) {
             return self.stored.each_samples(series, range, each);
@@ -488,7 +488,7 @@ impl Source for PrometheusSource<'_> {
         }
     }
 
-    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {
+    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<SourceRead<Mixture>> {
         self.histograms_by_unit(series, &|stored| self.stored.histograms(stored, grid))
     }
 
@@ -496,7 +496,7 @@ impl Source for PrometheusSource<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Mixture>> {
+    ) -> Result<SourceRead<Mixture>> {
         self.histograms_by_unit(series, &|stored| self.stored.histograms_by_start(stored, grid))
     }
 
@@ -504,7 +504,7 @@ impl Source for PrometheusSource<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
+    ) -> Result<SourceRead<Option<NumberAggregate>>> {
         let entries: Vec<Option<Arc<SourceSeries>>> =
             series.iter().map(|handle| self.entry(handle)).collect();
         let mut stored: BTreeMap<u64, Vec<&SeriesHandle>> = BTreeMap::new();
@@ -519,7 +519,7 @@ impl Source for PrometheusSource<'_> {
         if series.is_empty() {
             return self.stored.numbers(series, grid);
         }
-        let mut all = ColumnRead { values: vec![None; grid.columns as usize], gaps: Vec::new() };
+        let mut all = SourceRead { values: vec![None; grid.columns as usize], gaps: Vec::new() };
         for (divisor, handles) in stored {
             let mut more = self.stored.numbers(&handles, grid)?;
             converted_unit::divide_numbers(&mut more, f64::from_bits(divisor));

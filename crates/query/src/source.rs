@@ -59,8 +59,8 @@ pub struct FreshCount {
     pub fresh: u64,
 }
 
-/// Column values with gaps.
-pub struct ColumnRead<T> {
+/// Values of columns, or samples, with gaps.
+pub struct SourceRead<T> {
     /// One value for each column or sample.
     pub values: Vec<T>,
     /// Known gaps.
@@ -167,7 +167,7 @@ pub trait Source: Sync {
     }
 
     /// Raw samples of a series after `range.start` and up to `range.end`, by time.
-    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>>;
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<SourceRead<SeriesPoint>>;
 
     /// Samples of several series in one range, series by series. What the series share is looked up
     /// once.
@@ -175,7 +175,7 @@ pub trait Source: Sync {
         &self,
         series: &[&SeriesHandle],
         range: Range<i64>,
-        each: &mut dyn FnMut(usize, ColumnRead<SeriesPoint>) -> Result<()>,
+        each: &mut dyn FnMut(usize, SourceRead<SeriesPoint>) -> Result<()>,
     ) -> Result<()> {
         let samples =
             |(at, series): (usize, &&SeriesHandle)| each(at, self.samples(series, range.clone())?);
@@ -222,7 +222,7 @@ pub trait Source: Sync {
 
     /// Merged distributions of histogram series: those that ended in each column, start exclusive,
     /// end inclusive. For cumulative series, the increase.
-    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>>;
+    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<SourceRead<Mixture>>;
 
     /// The same, but instantaneous distributions belong to the column that includes its start. A
     /// source without such distributions need not distinguish them.
@@ -230,7 +230,7 @@ pub trait Source: Sync {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Mixture>> {
+    ) -> Result<SourceRead<Mixture>> {
         self.histograms(series, grid)
     }
 
@@ -239,5 +239,5 @@ pub trait Source: Sync {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberAggregate>>>;
+    ) -> Result<SourceRead<Option<NumberAggregate>>>;
 }

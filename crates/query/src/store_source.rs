@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::histogram::FloatHistogram;
 use crate::labels::{LabelSet, LabelTableBuilder, NAME};
 use crate::limits::SAMPLE_BYTES;
-use crate::source::{ColumnRead, FreshCount, SeriesHandle, Source, StoredMetric, WindowSource};
+use crate::source::{FreshCount, SeriesHandle, Source, SourceRead, StoredMetric, WindowSource};
 use crate::stream::SeriesPoint;
 use crate::value::{StepValue, is_stale, samples_of};
 
@@ -78,8 +78,8 @@ impl<'a> StoreSource<'a> {
         &self,
         reader: &mut SampleReader<'_>,
         handle: &SeriesHandle,
-    ) -> Result<ColumnRead<SeriesPoint>> {
-        let mut all = ColumnRead { values: Vec::new(), gaps: Vec::new() };
+    ) -> Result<SourceRead<SeriesPoint>> {
+        let mut all = SourceRead { values: Vec::new(), gaps: Vec::new() };
         for series in self.classic.with_rows(handle) {
             let read = self.points(series.kind, |take| reader.samples(&series, take))?;
             all.values.extend(read.values);
@@ -94,8 +94,8 @@ impl<'a> StoreSource<'a> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-        stored: &dyn Fn(&[SelectedSeries]) -> Result<ColumnRead<Mixture>>,
-    ) -> Result<ColumnRead<Mixture>> {
+        stored: &dyn Fn(&[SelectedSeries]) -> Result<SourceRead<Mixture>>,
+    ) -> Result<SourceRead<Mixture>> {
         if !series.iter().any(|handle| is_classic(handle)) {
             return stored(&self.resolve_handles(series));
         }
@@ -108,7 +108,10 @@ impl<'a> StoreSource<'a> {
             let more = stored(&self.resolve_handles(&others))?;
             all.gaps.extend(more.gaps);
             for (sum, more) in all.values.iter_mut().zip(&more.values) {
-                more.parts().iter().try_for_each(|part| sum.add(part)).map_err(merge_error)?;
+                more.components()
+                    .iter()
+                    .try_for_each(|histogram| sum.add(histogram))
+                    .map_err(merge_error)?;
             }
         }
         Ok(all)
@@ -126,7 +129,7 @@ impl<'a> StoreSource<'a> {
         &self,
         kind: SeriesKind,
         read: impl FnOnce(&mut dyn FnMut(Sample)) -> store::Result<Vec<Gap>>,
-    ) -> Result<ColumnRead<SeriesPoint>> {
+    ) -> Result<SourceRead<SeriesPoint>> {
         let mut values: Vec<SeriesPoint> = Vec::new();
         let mut memory = ReadMemory { context: self.context, bytes: 0 };
         let (mut unaccounted, mut grown) = (0, Ok(()));
@@ -168,14 +171,14 @@ impl<'a> StoreSource<'a> {
                 true
             }
         });
-        Ok(ColumnRead { values, gaps })
+        Ok(SourceRead { values, gaps })
     }
 
     fn columns<T, E>(
         &self,
         columns: impl Iterator<Item = std::result::Result<TimeColumn<T>, E>>,
         bytes: impl Fn(&T) -> u64,
-    ) -> Result<ColumnRead<T>>
+    ) -> Result<SourceRead<T>>
     where
         Error: From<E>,
     {
@@ -194,7 +197,7 @@ impl<'a> StoreSource<'a> {
                 }
             }
         }
-        Ok(ColumnRead { values, gaps })
+        Ok(SourceRead { values, gaps })
     }
 }
 
@@ -313,8 +316,8 @@ impl Source for StoreSource<'_> {
         self.view.estimate_rows(series, range, step)
     }
 
-    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
-        let mut samples = ColumnRead { values: Vec::new(), gaps: Vec::new() };
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<SourceRead<SeriesPoint>> {
+        let mut samples = SourceRead { values: Vec::new(), gaps: Vec::new() };
         self.each_samples(&[series], range, &mut |_, read| {
             samples = read;
             Ok(())
@@ -326,7 +329,7 @@ impl Source for StoreSource<'_> {
         &self,
         series: &[&SeriesHandle],
         range: Range<i64>,
-        each: &mut dyn FnMut(usize, ColumnRead<SeriesPoint>) -> Result<()>,
+        each: &mut dyn FnMut(usize, SourceRead<SeriesPoint>) -> Result<()>,
     ) -> Result<()> {
         let ahead = self.ahead.read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(ahead) = ahead.filter(|ahead| ahead.range == range)
@@ -429,7 +432,7 @@ impl Source for StoreSource<'_> {
         Some(Box::new(StoreWindows { source: self, reader, range }))
     }
 
-    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {
+    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<SourceRead<Mixture>> {
         self.distributions(series, grid, &|stored| {
             self.columns(self.view.histograms(stored, grid)?, bytes_of_distribution)
         })
@@ -439,7 +442,7 @@ impl Source for StoreSource<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Mixture>> {
+    ) -> Result<SourceRead<Mixture>> {
         self.distributions(series, grid, &|stored| {
             self.columns(self.view.histograms_by_start(stored, grid)?, bytes_of_distribution)
         })
@@ -449,7 +452,7 @@ impl Source for StoreSource<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
+    ) -> Result<SourceRead<Option<NumberAggregate>>> {
         let bytes = |_: &Option<NumberAggregate>| size_of::<Option<NumberAggregate>>() as u64;
         self.columns(self.view.numbers(&self.resolve_handles(series), grid)?, bytes)
     }
@@ -570,7 +573,7 @@ fn add_values(a: &StepValue, b: &StepValue) -> StepValue {
         (StepValue::Number(a), StepValue::Number(b)) => StepValue::Number(a + b),
         (StepValue::Distribution(a), StepValue::Distribution(b)) => {
             let mut sum = Mixture::clone(a);
-            for part in b.parts() {
+            for part in b.components() {
                 if sum.add(part).is_err() {
                     // More than 2^64 values at one timestamp: the first value is kept.
                     return StepValue::Distribution(Arc::clone(a));

@@ -89,7 +89,7 @@ pub(crate) fn samples_of_histogram(histogram: &FloatHistogram) -> u64 {
 pub(crate) fn samples_of(mixture: &Mixture) -> u64 {
     let of_part =
         |part: &hist::Histogram| (part.positive().len() + part.negative().len()) as u64 + 8;
-    mixture.parts().iter().map(of_part).sum::<u64>().max(1)
+    mixture.components().iter().map(of_part).sum::<u64>().max(1)
 }
 
 /// Whether a number is Prometheus' staleness marker.

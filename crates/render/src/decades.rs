@@ -44,7 +44,7 @@ pub fn split_decades(distribution: &MergedDistribution, formatter: &ValueFormatt
     }
     let mut decades = Vec::new();
     let closed =
-        distribution.parts().iter().all(|part| matches!(part.scheme(), Scheme::Explicit(_)));
+        distribution.components().iter().all(|part| matches!(part.scheme(), Scheme::Explicit(_)));
     let count_to = |edge: f64| {
         if closed { distribution.count_at_most(edge) } else { distribution.count_below(edge) }
     };

@@ -22,17 +22,17 @@ impl MergedDistribution {
 
     /// Adds all values of `other`.
     pub fn merge(&mut self, other: &MergedDistribution) -> Result<(), MergeError> {
-        other.parts().iter().try_for_each(|part| self.add(part))
+        other.components().iter().try_for_each(|part| self.add(part))
     }
 
     /// Histograms whose grids do not nest.
-    pub fn parts(&self) -> &[Histogram] {
-        self.mixture.parts()
+    pub fn components(&self) -> &[Histogram] {
+        self.mixture.components()
     }
 
     /// The only part, if there is one: its own statistics are more precise.
     pub fn single_part(&self) -> Option<&Histogram> {
-        match self.parts() {
+        match self.components() {
             [one] => Some(one),
             _ => None,
         }
@@ -44,7 +44,7 @@ impl MergedDistribution {
     }
 
     fn total(&self, f: impl Fn(&Histogram) -> u64) -> u64 {
-        self.parts().iter().map(f).fold(0, u64::saturating_add)
+        self.components().iter().map(f).fold(0, u64::saturating_add)
     }
 
     /// Number of values, NaN excluded.
@@ -129,6 +129,6 @@ impl MergedDistribution {
 
     /// Cells: closed bounds and counts of buckets.
     pub fn cells(&self) -> impl Iterator<Item = Cell> + '_ {
-        self.parts().iter().flat_map(Histogram::cells)
+        self.components().iter().flat_map(Histogram::cells)
     }
 }

@@ -52,7 +52,7 @@ pub fn encoded_distribution(mixture: &Mixture, cells: CellEncoding) -> Vec<(&'st
             frame::encode(&encodable(part), SeriesMeta::default(), &mut bytes);
             Text(BASE64_STANDARD.encode(&bytes))
         };
-        fields.push(("frames", Json::List(mixture.parts().iter().map(frame).collect())));
+        fields.push(("frames", Json::List(mixture.components().iter().map(frame).collect())));
     }
     fields
 }

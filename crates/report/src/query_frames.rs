@@ -33,7 +33,7 @@ pub fn frames_text(answer: &QueryResult, window: StepWindow) -> Result<String> {
                 Some(_) => return Err(no_distribution()),
             };
             let times = (end_ns.saturating_sub(length_ns), end_ns);
-            for part in mixture.parts() {
+            for part in mixture.components() {
                 let labels = stream.labels.iter().filter(|(name, _)| *name != NAME);
                 let (name, histogram) = (stream.labels.name(), encodable(part));
                 frames::write_histogram(&mut text, name, labels, times, unit.as_ref(), &histogram);

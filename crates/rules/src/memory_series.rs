@@ -6,7 +6,7 @@ use std::ops::{Bound, Range};
 use hist::Mixture;
 use hist::codec::header::Temporality;
 use model::{Selector, Series, SeriesKind};
-use query::{ColumnRead, LabelSet, NAME, SeriesHandle, SeriesPoint, Source, StepValue};
+use query::{LabelSet, NAME, SeriesHandle, SeriesPoint, Source, SourceRead, StepValue};
 use store::{NumberAggregate, TimeGrid};
 
 /// Series with their samples by time. A series with distributions is a delta histogram, any other
@@ -38,10 +38,10 @@ impl MemorySeries {
     }
 
     /// A value for each column.
-    fn columns<T>(grid: TimeGrid, read: impl Fn(Range<i64>) -> T) -> ColumnRead<T> {
+    fn columns<T>(grid: TimeGrid, read: impl Fn(Range<i64>) -> T) -> SourceRead<T> {
         // A sample at a time belongs to the nanosecond before it.
         let values = (0..grid.columns).map(|at| read(grid.column(at)));
-        ColumnRead { values: values.collect(), gaps: Vec::new() }
+        SourceRead { values: values.collect(), gaps: Vec::new() }
     }
 }
 
@@ -80,27 +80,27 @@ impl Source for MemorySeries {
         &self,
         series: &SeriesHandle,
         range: Range<i64>,
-    ) -> query::Result<ColumnRead<SeriesPoint>> {
+    ) -> query::Result<SourceRead<SeriesPoint>> {
         let point = |(time, value): (i64, &StepValue)| SeriesPoint {
             start: None,
             time,
             value: value.clone(),
         };
         let values = self.samples_in(&series.labels, &range).map(point).collect();
-        Ok(ColumnRead { values, gaps: Vec::new() })
+        Ok(SourceRead { values, gaps: Vec::new() })
     }
 
     fn histograms(
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> query::Result<ColumnRead<Mixture>> {
+    ) -> query::Result<SourceRead<Mixture>> {
         Ok(MemorySeries::columns(grid, |range| {
             let mut merged = Mixture::default();
             let samples = series.iter().flat_map(|handle| self.samples_in(&handle.labels, &range));
             for (_, value) in samples {
                 let StepValue::Distribution(mixture) = value else { continue };
-                for part in mixture.parts() {
+                for part in mixture.components() {
                     merged.add(part).expect("BUG: the histograms of tests can be merged");
                 }
             }
@@ -112,7 +112,7 @@ impl Source for MemorySeries {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> query::Result<ColumnRead<Option<NumberAggregate>>> {
+    ) -> query::Result<SourceRead<Option<NumberAggregate>>> {
         Ok(MemorySeries::columns(grid, |range| {
             let samples = series.iter().flat_map(|handle| self.samples_in(&handle.labels, &range));
             let numbers = samples.filter_map(|(_, value)| value.number());

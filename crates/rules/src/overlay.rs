@@ -9,8 +9,8 @@ use std::ops::Range;
 use hist::Mixture;
 use model::{Gap, Selector, Series, SeriesKind};
 use query::{
-    ColumnRead, LabelSet, Language, NAME, QueryContext, QueryRequest, ResultData, SeriesHandle,
-    SeriesPoint, Settings, Source, StepValue, StoredMetric, execute, promql,
+    LabelSet, Language, NAME, QueryContext, QueryRequest, ResultData, SeriesHandle, SeriesPoint,
+    Settings, Source, SourceRead, StepValue, StoredMetric, execute, promql,
 };
 use store::{HistogramIncrements, NumberAggregate, TimeGrid};
 
@@ -264,10 +264,10 @@ impl Source for OverlaySource<'_> {
         &self,
         series: &SeriesHandle,
         range: Range<i64>,
-    ) -> query::Result<ColumnRead<SeriesPoint>> {
+    ) -> query::Result<SourceRead<SeriesPoint>> {
         let mut read = match series.key < self.key_min {
             true => self.source.samples(series, range.clone())?,
-            false => ColumnRead { values: Vec::new(), gaps: Vec::new() },
+            false => SourceRead { values: Vec::new(), gaps: Vec::new() },
         };
         if series.kind == SeriesKind::Gauge {
             if let Some(replaced) = self.replaced.filter(|it| it.contains(&series.labels)) {
@@ -298,7 +298,7 @@ impl Source for OverlaySource<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> query::Result<ColumnRead<Mixture>> {
+    ) -> query::Result<SourceRead<Mixture>> {
         self.source.histograms(&self.stored_references(series), grid)
     }
 
@@ -306,7 +306,7 @@ impl Source for OverlaySource<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> query::Result<ColumnRead<Mixture>> {
+    ) -> query::Result<SourceRead<Mixture>> {
         self.source.histograms_by_start(&self.stored_references(series), grid)
     }
 
@@ -314,7 +314,7 @@ impl Source for OverlaySource<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> query::Result<ColumnRead<Option<NumberAggregate>>> {
+    ) -> query::Result<SourceRead<Option<NumberAggregate>>> {
         self.source.numbers(&self.stored_references(series), grid)
     }
 

@@ -216,7 +216,7 @@ mod tests {
                 let sum = sum.to_histogram();
                 let is_something = !sum.is_empty() || sum.nan_count() > 0;
                 let expected: Vec<Histogram> = is_something.then_some(sum).into_iter().collect();
-                prop_assert_eq!(found.parts(), &expected[..]);
+                prop_assert_eq!(found.components(), &expected[..]);
             }
         }
     }

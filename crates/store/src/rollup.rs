@@ -444,7 +444,11 @@ fn merge_day_histograms(
         for (at, mixture) in merged.columns.into_iter().enumerate() {
             let end = interval_start(at.saturating_add(1));
             let start = if are_between { end } else { interval_start(at) };
-            rows.extend(mixture.into_parts().into_iter().map(|value| Row { start, end, value }));
+            rows.extend(mixture.into_components().into_iter().map(|value| Row {
+                start,
+                end,
+                value,
+            }));
         }
     }
     rows.sort_by_key(Row::time);

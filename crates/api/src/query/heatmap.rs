@@ -113,7 +113,7 @@ impl HeatmapResponse<'_> {
         active: &ActiveQuery,
     ) -> Result<(), ApiError> {
         self.gaps.extend(column.gaps.iter().cloned());
-        for part in column.value.parts() {
+        for part in column.value.components() {
             self.total.add(part).map_err(|error| ApiError::Unprocessable(error.to_string()))?;
         }
         let (start, _, width) =

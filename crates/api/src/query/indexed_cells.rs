@@ -23,7 +23,7 @@ impl CellEdges {
     /// the first cell), and the cell's count.
     pub(super) fn cells(&mut self, mixture: &Mixture) -> Json {
         let mut cells: Vec<Cell> =
-            mixture.parts().iter().flat_map(hist::Histogram::cells).collect();
+            mixture.components().iter().flat_map(hist::Histogram::cells).collect();
         let order =
             |a: &Cell, b: &Cell| a.lower.total_cmp(&b.lower).then(a.upper.total_cmp(&b.upper));
         cells.sort_by(order);
@@ -88,7 +88,7 @@ mod tests {
         let list = edges.list();
         for (column, pairs) in columns.iter().zip(&pairs) {
             let expected: Vec<_> = column
-                .parts()
+                .components()
                 .iter()
                 .flat_map(Histogram::cells)
                 .map(|cell| (cell.lower, cell.upper, cell.count))

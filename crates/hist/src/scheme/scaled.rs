@@ -152,10 +152,10 @@ mod tests {
             ns.add(&other).unwrap();
             let mut seconds = Mixture::from(one.divide(1e9));
             seconds.add(&other.divide(1e9)).unwrap();
-            assert_eq!(seconds.parts().len(), 1, "{scheme}");
-            let expected = ns.parts()[0].divide(1e9);
-            assert_eq!(seconds.parts()[0].positive(), expected.positive(), "{scheme}");
-            assert_eq!(seconds.parts()[0].negative(), expected.negative(), "{scheme}");
+            assert_eq!(seconds.components().len(), 1, "{scheme}");
+            let expected = ns.components()[0].divide(1e9);
+            assert_eq!(seconds.components()[0].positive(), expected.positive(), "{scheme}");
+            assert_eq!(seconds.components()[0].negative(), expected.negative(), "{scheme}");
             assert_eq!(seconds.quantile(0.9), Mixture::from(expected).quantile(0.9), "{scheme}");
         }
         // A coarser scale of the same family.

@@ -83,7 +83,11 @@ fn merge(mut call: KernelInput<'_>) -> Result<Vec<Stream>> {
             let mut sum = Mixture::default();
             for stream in &group {
                 if let Some(StepValue::Distribution(mixture)) = &stream.points[at] {
-                    mixture.parts().iter().try_for_each(|part| sum.add(part)).map_err(wrong)?;
+                    mixture
+                        .components()
+                        .iter()
+                        .try_for_each(|part| sum.add(part))
+                        .map_err(wrong)?;
                 }
             }
             points.push(Some(StepValue::Distribution(Arc::new(sum))));

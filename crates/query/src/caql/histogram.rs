@@ -134,7 +134,7 @@ fn scale(known: Bracket, factor: f64) -> Bracket {
 
 /// The only part, if it has circllhist bins.
 fn circllhist(mixture: &Mixture) -> Option<&Histogram> {
-    match mixture.parts() {
+    match mixture.components() {
         [part] if *part.scheme() == Scheme::LogLinear10 && !part.is_empty() => Some(part),
         _ => None,
     }

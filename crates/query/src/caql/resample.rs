@@ -72,7 +72,7 @@ fn fold_slot(
             let mut sum = Mixture::default();
             for value in points.iter().flatten() {
                 if let StepValue::Distribution(mixture) = value {
-                    mixture.parts().iter().try_for_each(|part| sum.add(part))?;
+                    mixture.components().iter().try_for_each(|part| sum.add(part))?;
                 }
             }
             Some(StepValue::Distribution(Arc::new(sum)))

@@ -19,12 +19,12 @@ use crate::stream::Stream;
 pub(super) fn add_functions(table: &mut FunctionTable) {
     type Kernels<const N: usize> = [(&'static str, Kernel); N];
     let with_number: Kernels<6> = [
-        ("sum", Kernel::per_step(|call| across(call, |row| reduce("sum", row)))),
-        ("sub", Kernel::per_step(|call| across(call, |row| reduce("sub", row)))),
-        ("prod", Kernel::per_step(|call| across(call, |row| reduce("prod", row)))),
-        ("div", Kernel::per_step(|call| across(call, |row| reduce("div", row)))),
-        ("max", Kernel::per_step(|call| across(call, |row| reduce("max", row)))),
-        ("min", Kernel::per_step(|call| across(call, |row| reduce("min", row)))),
+        ("sum", Kernel::per_step(|call| across(call, |values| reduce("sum", values)))),
+        ("sub", Kernel::per_step(|call| across(call, |values| reduce("sub", values)))),
+        ("prod", Kernel::per_step(|call| across(call, |values| reduce("prod", values)))),
+        ("div", Kernel::per_step(|call| across(call, |values| reduce("div", values)))),
+        ("max", Kernel::per_step(|call| across(call, |values| reduce("max", values)))),
+        ("min", Kernel::per_step(|call| across(call, |values| reduce("min", values)))),
     ];
     for (name, kernel) in with_number {
         let has_unit = !matches!(name, "prod" | "div");
@@ -34,10 +34,10 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             .unit(if has_unit { SameAsInputs } else { Unknown });
     }
     let plain: Kernels<4> = [
-        ("mean", Kernel::per_step(|call| across(call, |row| reduce("mean", row)))),
-        ("stddev", Kernel::per_step(|call| across(call, |row| reduce("stddev", row)))),
-        ("var", Kernel::per_step(|call| across(call, |row| reduce("var", row)))),
-        ("popvar", Kernel::per_step(|call| across(call, |row| reduce("popvar", row)))),
+        ("mean", Kernel::per_step(|call| across(call, |values| reduce("mean", values)))),
+        ("stddev", Kernel::per_step(|call| across(call, |values| reduce("stddev", values)))),
+        ("var", Kernel::per_step(|call| across(call, |values| reduce("var", values)))),
+        ("popvar", Kernel::per_step(|call| across(call, |values| reduce("popvar", values)))),
     ];
     for (name, kernel) in plain {
         let row = table.add_fold(format!("stats:{name}"), Numbers, kernel);
@@ -84,10 +84,10 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
 }
 
 /// Reduces the numbers of a slot to one.
-pub(super) fn reduce(operator: &str, row: &[Option<f64>]) -> Option<f64> {
-    let present = || row.iter().flatten().copied();
-    let first = |missing: f64| row.first().copied().flatten().unwrap_or(missing);
-    let rest = || row.iter().skip(1).flatten().copied();
+pub(super) fn reduce(operator: &str, slot_values: &[Option<f64>]) -> Option<f64> {
+    let present = || slot_values.iter().flatten().copied();
+    let first = |missing: f64| slot_values.first().copied().flatten().unwrap_or(missing);
+    let rest = || slot_values.iter().skip(1).flatten().copied();
     match operator {
         "sum" => Some(present().sum::<f64>() + 0.0),
         "sub" => Some(rest().fold(first(0.0), |left, right| left - right)),
@@ -99,6 +99,8 @@ pub(super) fn reduce(operator: &str, row: &[Option<f64>]) -> Option<f64> {
         },
         "max" => present().reduce(f64::max),
         "min" => present().reduce(f64::min),
+        // As in Circonus, `var` is that of a sample (divisor n - 1) and `popvar` that of the
+        // population (n). The divisor of `stddev` is not documented there: it is n, as in PromQL.
         "stddev" => deviation(present()),
         "popvar" => variance(present()).map(|(variance, _)| variance),
         "var" => {
@@ -131,7 +133,9 @@ pub(super) fn each_slot(
 fn across(call: KernelInput<'_>, of: fn(&[Option<f64>]) -> Option<f64>) -> Result<Vec<Stream>> {
     let KernelInput { inputs, arguments, steps, .. } = call;
     let mut points = Vec::with_capacity(steps.count);
-    each_slot(&inputs, arguments.number("x"), steps.count, |row| points.push(point(of(row))));
+    each_slot(&inputs, arguments.number("x"), steps.count, |slot_values| {
+        points.push(point(of(slot_values)))
+    });
     Ok(vec![Stream::new(common_labels(inputs.iter().map(|stream| &stream.labels)), points)])
 }
 
@@ -163,8 +167,8 @@ fn percentiles(call: KernelInput<'_>) -> Result<Vec<Stream>> {
     let percents: Vec<f64> =
         arguments.variadic().iter().filter_map(|given| given.number()).collect();
     let mut all = vec![Vec::with_capacity(steps.count); percents.len()];
-    each_slot(&inputs, None, steps.count, |row| {
-        let mut present: Vec<f64> = row.iter().flatten().copied().collect();
+    each_slot(&inputs, None, steps.count, |slot_values| {
+        let mut present: Vec<f64> = slot_values.iter().flatten().copied().collect();
         for (points, percent) in all.iter_mut().zip(&percents) {
             points.push(point(percentile(&mut present, *percent)));
         }
@@ -217,8 +221,8 @@ fn trim(call: KernelInput<'_>) -> Result<Vec<Stream>> {
     let left = inputs.len().saturating_sub(n.saturating_mul(2));
     let labels = common_labels(inputs.iter().map(|stream| &stream.labels));
     let mut all = vec![Vec::with_capacity(steps.count); left];
-    each_slot(&inputs, None, steps.count, |row| {
-        let mut present: Vec<f64> = row.iter().flatten().copied().collect();
+    each_slot(&inputs, None, steps.count, |slot_values| {
+        let mut present: Vec<f64> = slot_values.iter().flatten().copied().collect();
         present.sort_by(f64::total_cmp);
         let end = present.len().saturating_sub(n);
         let trimmed = present.get(n..end).unwrap_or(&[]);

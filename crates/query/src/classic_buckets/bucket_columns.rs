@@ -135,7 +135,7 @@ impl ColumnFetch for BucketColumns<'_> {
                     });
                     let (view, name) = (self.view, &self.name[..]);
                     let (cuts_left, context) = (&mut self.cuts_left, self.context);
-                    ColumnRead { view, name, classic, column, cuts_left, context }
+                    SourceRead { view, name, classic, column, cuts_left, context }
                         .add(ColumnPiece { range, increases, histogram })?;
                 }
             }
@@ -156,7 +156,7 @@ fn overlaps(gap: &Gap, column: &Range<i64>) -> bool {
 }
 
 /// Adds the values of a histogram to a column.
-struct ColumnRead<'a> {
+struct SourceRead<'a> {
     view: &'a ReadView,
     name: &'a str,
     classic: &'a mut BucketCounters,
@@ -182,7 +182,7 @@ struct ColumnPiece {
     histogram: Option<Mixture>,
 }
 
-impl ColumnRead<'_> {
+impl SourceRead<'_> {
     /// Adds the values of a column; it is cut into pieces that can be read.
     fn add(&mut self, column: ColumnPiece) -> Result<()> {
         let (mut omitted, mut contradictory) = (OmittedValues::default(), OmittedValues::default());
@@ -280,7 +280,7 @@ impl ColumnRead<'_> {
         increases: &[Option<Increase>],
         histogram: &Mixture,
     ) -> Result<()> {
-        for part in histogram.parts() {
+        for part in histogram.components() {
             self.column.value.add(part).map_err(|error| invalid(&error))?;
         }
         let (name, in_histogram, in_buckets) =

@@ -20,7 +20,7 @@ use crate::eval::series::SeriesGroup;
 use crate::labels::LabelSet;
 use crate::plan::ExactRange;
 use crate::sliding::sliding_sums;
-use crate::source::{ColumnRead, SeriesHandle};
+use crate::source::{SeriesHandle, SourceRead};
 use crate::stream::{StepGrid, Stream, seconds};
 use crate::value::{StepValue, samples_of};
 
@@ -126,19 +126,19 @@ impl Evaluation<'_> {
         steps: StepGrid,
     ) -> Result<Vec<Option<StepValue>>> {
         let add = |merged_columns: &mut Mixture, more: &Mixture| {
-            more.parts().iter().try_for_each(|part| merged_columns.add(part)).map_err(|error| {
-                Error::Execution {
+            more.components().iter().try_for_each(|part| merged_columns.add(part)).map_err(
+                |error| Error::Execution {
                     span: exact.fetch.span,
                     message: format!("{error}; use a shorter range or fewer series"),
-                }
-            })
+                },
+            )
         };
         let (columns, merged_columns) = self.columns(exact, steps, |evaluation, grid| {
             evaluation.merged_histograms((series, packs), grid, &add)
         })?;
         let windows = self.windows(columns, merged_columns, add)?;
         let value = |mixture: Option<Mixture>| {
-            let mixture = mixture.filter(|mixture| !mixture.parts().is_empty())?;
+            let mixture = mixture.filter(|mixture| !mixture.components().is_empty())?;
             let value = StepValue::Distribution(Arc::new(mixture));
             match exact.is_rate {
                 false => Some(value),
@@ -159,7 +159,7 @@ impl Evaluation<'_> {
         (series, packs): (&[&SeriesHandle], usize),
         grid: TimeGrid,
         add: &dyn Fn(&mut Mixture, &Mixture) -> Result<()>,
-    ) -> Result<ColumnRead<Mixture>> {
+    ) -> Result<SourceRead<Mixture>> {
         let pack = series.len().div_ceil(packs).max(PACK_SERIES_MIN);
         let packs: Vec<&[&SeriesHandle]> = series.chunks(pack).collect();
         let mut reads = self
@@ -214,7 +214,7 @@ impl Evaluation<'_> {
         &mut self,
         exact: &ExactRange,
         steps: StepGrid,
-        read: impl Fn(&mut Evaluation<'_>, TimeGrid) -> Result<ColumnRead<T>>,
+        read: impl Fn(&mut Evaluation<'_>, TimeGrid) -> Result<SourceRead<T>>,
     ) -> Result<(StepWindows<T>, u64)> {
         let (range, shift) = (exact.range, exact.fetch.shift);
         let count = if shift.at.is_some() { 1 } else { steps.count };
@@ -319,7 +319,7 @@ struct ColumnCursor<'a, 'b, T, F> {
 impl<T, F> ColumnCursor<'_, '_, T, F>
 where
     T: SampleCost,
-    F: Fn(&mut Evaluation<'_>, TimeGrid) -> Result<ColumnRead<T>>,
+    F: Fn(&mut Evaluation<'_>, TimeGrid) -> Result<SourceRead<T>>,
 {
     /// Reads columns of one length whose starts are a step apart.
     fn read_spaced(&mut self, start: i64, step: i64, length: i64, count: usize) -> Result<()> {
@@ -343,7 +343,7 @@ where
 
     fn read_chunk(&mut self, grid: TimeGrid) -> Result<()> {
         self.evaluation.budget.check_deadline()?;
-        let ColumnRead { values, gaps } = (self.read)(self.evaluation, grid)?;
+        let SourceRead { values, gaps } = (self.read)(self.evaluation, grid)?;
         let sample_count: u64 = values.iter().map(SampleCost::samples).sum();
         self.evaluation.budget.charge_samples(sample_count)?;
         self.charged_samples += sample_count;

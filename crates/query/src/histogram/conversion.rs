@@ -194,7 +194,7 @@ impl From<&Mixture> for FloatHistogram {
     /// nearly preserves their buckets; empty for no parts. The result covers an interval, so it is
     /// a gauge.
     fn from(mixture: &Mixture) -> FloatHistogram {
-        let mut histogram = match mixture.parts() {
+        let mut histogram = match mixture.components() {
             [] => FloatHistogram::default(),
             [part] => part.into(),
             _ => {

@@ -134,7 +134,7 @@ impl DayHours {
             Some(last) if last.start == start => last.values()?,
             _ => Mixture::default(),
         };
-        for part in values.parts().iter().filter(|part| !part.is_empty()) {
+        for part in values.components().iter().filter(|part| !part.is_empty()) {
             sum.add(part).map_err(merge_error)?;
         }
         if sum.count() == 0 {
@@ -147,7 +147,7 @@ impl DayHours {
             bytes.shrink_to_fit();
             bytes
         };
-        let frames: Arc<[Vec<u8>]> = sum.parts().iter().map(encode).collect();
+        let frames: Arc<[Vec<u8>]> = sum.components().iter().map(encode).collect();
         let mut hasher = DefaultHasher::new();
         frames.hash(&mut hasher);
         let (count, hash) = (sum.count(), hasher.finish());

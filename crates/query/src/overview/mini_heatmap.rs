@@ -73,7 +73,7 @@ impl MinuteCounts {
             self.minutes.pop_back();
         }
         let mut bins: BTreeMap<i16, u64> = BTreeMap::new();
-        for cell in values.parts().iter().flat_map(Histogram::cells) {
+        for cell in values.components().iter().flat_map(Histogram::cells) {
             let count = bins.entry(bin_of(middle(&cell))).or_default();
             *count = count.saturating_add(cell.count);
         }

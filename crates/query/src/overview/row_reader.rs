@@ -55,7 +55,7 @@ pub(super) fn mixture_bytes(of: &Mixture) -> usize {
         let buckets = part.positive().len() + part.negative().len();
         size_of::<Histogram>() + 2 * buckets * size_of::<(i32, u64)>()
     };
-    of.parts().iter().map(part_bytes).sum()
+    of.components().iter().map(part_bytes).sum()
 }
 
 /// Memory of gaps, in bytes.
@@ -66,7 +66,7 @@ pub(super) fn gap_bytes(gaps: &[Gap]) -> usize {
 /// Values of both.
 pub(super) fn merge(a: &Mixture, b: &Mixture) -> Result<Mixture> {
     let mut all = Mixture::default();
-    for part in a.parts().iter().chain(b.parts()).filter(|part| !part.is_empty()) {
+    for part in a.components().iter().chain(b.components()).filter(|part| !part.is_empty()) {
         all.add(part).map_err(merge_error)?;
     }
     Ok(all)

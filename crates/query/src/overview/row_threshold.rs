@@ -59,7 +59,7 @@ impl RowThreshold {
 
     /// The smallest threshold that a program declared.
     pub(super) fn declared(values: &Mixture) -> Option<RowThreshold> {
-        let all = values.parts().iter().flat_map(|part| part.thresholds());
+        let all = values.components().iter().flat_map(|part| part.thresholds());
         let value = all.map(|threshold| threshold.value).min_by(f64::total_cmp)?;
         Some(RowThreshold::new(value, ThresholdOrigin::Declared))
     }

@@ -14,7 +14,7 @@ use store::TimeGrid;
 use crate::classic_part::counts_up_to;
 use crate::error::Result;
 use crate::histogram::FloatHistogram;
-use crate::source::ColumnRead;
+use crate::source::SourceRead;
 use crate::stream::SeriesPoint;
 use crate::value::{StepValue, is_stale};
 
@@ -29,7 +29,7 @@ const UNKNOWN_BITS: u64 = 0x7ff8_0000_746f_7064;
 
 /// Reads the samples of a histogram in a range, in slices by time.
 pub(super) type ReadSlices<'a> =
-    dyn FnMut(&mut dyn FnMut(ColumnRead<SeriesPoint>)) -> Result<()> + 'a;
+    dyn FnMut(&mut dyn FnMut(SourceRead<SeriesPoint>)) -> Result<()> + 'a;
 
 /// Counts of the buckets of a histogram.
 pub(super) struct BucketTables {
@@ -39,7 +39,7 @@ pub(super) struct BucketTables {
     /// Buckets of a group.
     group_size: usize,
     /// Samples of the range that were read already.
-    kept: Mutex<Option<ColumnRead<SeriesPoint>>>,
+    kept: Mutex<Option<SourceRead<SeriesPoint>>>,
     groups: Mutex<Vec<(usize, Arc<SampleCounts>)>>,
     increases: Mutex<Vec<(TimeGrid, Arc<IncreaseCounts>)>>,
 }
@@ -112,7 +112,7 @@ impl BucketTables {
     pub(super) fn new(
         bounds: Vec<f64>,
         (range, count): (Range<i64>, usize),
-        kept: Option<ColumnRead<SeriesPoint>>,
+        kept: Option<SourceRead<SeriesPoint>>,
     ) -> BucketTables {
         let group_size = (GROUP_COUNTS_MAX / count.max(1)).clamp(1, bounds.len().max(1));
         let (groups, increases) = Default::default();
@@ -131,7 +131,7 @@ impl BucketTables {
         range: &Range<i64>,
         read: &mut ReadSlices<'_>,
         reserve: &ReserveSamples<'_>,
-    ) -> Result<Option<ColumnRead<SeriesPoint>>> {
+    ) -> Result<Option<SourceRead<SeriesPoint>>> {
         let is_inside = self.range.start <= range.start && range.end <= self.range.end;
         let at = self.bounds.iter().position(|of| *of == bound);
         let Some(at) = at.filter(|_| is_inside) else { return Ok(None) };
@@ -144,7 +144,7 @@ impl BucketTables {
             Some(SeriesPoint { start, time: end, value })
         };
         let values = (from..to).filter_map(point).collect();
-        Ok(Some(ColumnRead { values, gaps: group.gaps.clone() }))
+        Ok(Some(SourceRead { values, gaps: group.gaps.clone() }))
     }
 
     /// Counts of a group of buckets. Others that need it wait.
@@ -162,7 +162,7 @@ impl BucketTables {
         let bounds = &self.bounds[first..self.bounds.len().min(first + self.group_size)];
         let (times, gaps) = (Vec::new(), Vec::new());
         let mut counts = SampleCounts { times, gaps, counts: BucketCountTable::new(bounds) };
-        let mut add = |samples: &ColumnRead<SeriesPoint>| {
+        let mut add = |samples: &SourceRead<SeriesPoint>| {
             for point in &samples.values {
                 counts.times.push((point.start, point.time));
                 counts.counts.push(&point.value);
@@ -192,16 +192,16 @@ impl BucketTables {
         &self,
         bound: f64,
         grid: TimeGrid,
-        read: &dyn Fn() -> Result<ColumnRead<Option<FloatHistogram>>>,
+        read: &dyn Fn() -> Result<SourceRead<Option<FloatHistogram>>>,
         reserve: &ReserveSamples<'_>,
-    ) -> Result<Option<ColumnRead<Option<f64>>>> {
+    ) -> Result<Option<SourceRead<Option<f64>>>> {
         let Some(at) = self.bounds.iter().position(|of| *of == bound) else { return Ok(None) };
         let mut increases = lock(&self.increases);
         let known = increases.iter().find(|known| known.0 == grid);
         let columns = match known.map(|(_, columns)| Arc::clone(columns)) {
             Some(columns) => columns,
             None => {
-                let ColumnRead { values, gaps } = read()?;
+                let SourceRead { values, gaps } = read()?;
                 let mut counts = BucketCountTable::new(&self.bounds);
                 values.iter().for_each(|column| match column {
                     Some(histogram) => counts.push_histogram(histogram),
@@ -218,7 +218,7 @@ impl BucketTables {
         };
         drop(increases);
         let values = (0..grid.columns as usize).map(|time| columns.counts.get(time, at)).collect();
-        Ok(Some(ColumnRead { values, gaps: columns.gaps.clone() }))
+        Ok(Some(SourceRead { values, gaps: columns.gaps.clone() }))
     }
 }
 

@@ -13,7 +13,7 @@ use super::found_buckets::BoundsRead;
 use crate::classic_part::{BucketBounds, ClassicPart};
 use crate::error::{Error, Result};
 use crate::histogram::FloatHistogram;
-use crate::source::ColumnRead;
+use crate::source::SourceRead;
 use crate::stream::SeriesPoint;
 use crate::value::{StepValue, is_stale};
 
@@ -59,7 +59,7 @@ impl PrometheusSource<'_> {
         &self,
         histogram: &ClassicSource,
         range: &Range<i64>,
-        each: &mut dyn FnMut(ColumnRead<SeriesPoint>),
+        each: &mut dyn FnMut(SourceRead<SeriesPoint>),
     ) -> Result<()> {
         let mut start = range.start;
         while start < range.end {
@@ -77,11 +77,11 @@ impl PrometheusSource<'_> {
         &self,
         series: &ClassicSeries,
         range: Range<i64>,
-    ) -> Result<ColumnRead<SeriesPoint>> {
+    ) -> Result<SourceRead<SeriesPoint>> {
         let ClassicSeries { histogram, tables, part } = series;
         if let (Some(tables), ClassicPart::Bucket(bound)) = (tables, part) {
             let all = tables.range().clone();
-            let mut read = |each: &mut dyn FnMut(ColumnRead<SeriesPoint>)| {
+            let mut read = |each: &mut dyn FnMut(SourceRead<SeriesPoint>)| {
                 self.read_slices(histogram, &all, each)
             };
             let reserve = |samples| self.reserve(samples);
@@ -98,7 +98,7 @@ impl PrometheusSource<'_> {
             Some(SeriesPoint { value: StepValue::Number(value), ..*point })
         };
         let read = histogram.read_samples(self.stored, range)?;
-        Ok(ColumnRead { values: read.values.iter().filter_map(value).collect(), gaps: read.gaps })
+        Ok(SourceRead { values: read.values.iter().filter_map(value).collect(), gaps: read.gaps })
     }
 
     /// Increases of a computed series.
@@ -106,25 +106,25 @@ impl PrometheusSource<'_> {
         &self,
         series: &ClassicSeries,
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
+    ) -> Result<SourceRead<Option<NumberAggregate>>> {
         let read = || {
             let read = series.histogram.read_increases(self.stored, grid)?;
             let histogram = |mixture: &Mixture| {
-                (!mixture.parts().is_empty()).then(|| FloatHistogram::from(mixture))
+                (!mixture.components().is_empty()).then(|| FloatHistogram::from(mixture))
             };
             let values = read.values.iter().map(histogram).collect();
-            Ok(ColumnRead { values, gaps: read.gaps })
+            Ok(SourceRead { values, gaps: read.gaps })
         };
         let number = |count: Option<f64>| count.map(NumberAggregate::of_number);
         if let (Some(tables), ClassicPart::Bucket(bound)) = (&series.tables, series.part) {
             let reserve = |samples| self.reserve(samples);
             if let Some(found) = tables.increases(bound, grid, &read, &reserve)? {
                 let values = found.values.into_iter().map(number).collect();
-                return Ok(ColumnRead { values, gaps: found.gaps });
+                return Ok(SourceRead { values, gaps: found.gaps });
             }
         }
-        let ColumnRead { values, gaps } = read()?;
+        let SourceRead { values, gaps } = read()?;
         let part = |histogram: Option<FloatHistogram>| number(series.part.value(&histogram?));
-        Ok(ColumnRead { values: values.into_iter().map(part).collect(), gaps })
+        Ok(SourceRead { values: values.into_iter().map(part).collect(), gaps })
     }
 }

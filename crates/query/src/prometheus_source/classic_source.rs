@@ -9,7 +9,7 @@ use store::TimeGrid;
 use crate::classic_part::BucketBounds;
 use crate::error::Result;
 use crate::histogram::FloatHistogram;
-use crate::source::{ColumnRead, SeriesHandle, Source};
+use crate::source::{SeriesHandle, Source, SourceRead};
 use crate::stream::SeriesPoint;
 use crate::value::{StepValue, is_stale};
 
@@ -33,8 +33,8 @@ impl ClassicSource {
         &self,
         stored: &dyn Source,
         range: Range<i64>,
-    ) -> Result<ColumnRead<SeriesPoint>> {
-        let mut all = ColumnRead { values: Vec::new(), gaps: Vec::new() };
+    ) -> Result<SourceRead<SeriesPoint>> {
+        let mut all = SourceRead { values: Vec::new(), gaps: Vec::new() };
         for handle in &self.handles {
             let mut read = stored.samples(handle, range.clone())?;
             if !matches!(handle.kind, SeriesKind::Histogram(_)) {
@@ -62,7 +62,7 @@ impl ClassicSource {
         &self,
         stored: &dyn Source,
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Mixture>> {
+    ) -> Result<SourceRead<Mixture>> {
         let is_histogram = |of: &&SeriesHandle| matches!(of.kind, SeriesKind::Histogram(_));
         let histograms: Vec<&SeriesHandle> = self.handles.iter().filter(is_histogram).collect();
         let mut read = stored.histograms(&histograms, grid)?;
@@ -82,7 +82,7 @@ impl ClassicSource {
             let step = all.end.saturating_sub(all.start);
             let read =
                 self.read_increases(stored, TimeGrid { start: all.start, step, columns: 1 })?;
-            for part in read.values.iter().flat_map(Mixture::parts) {
+            for part in read.values.iter().flat_map(Mixture::components) {
                 bounds.add(&FloatHistogram::from(part));
             }
             let last = all.end.saturating_sub(LAST_SAMPLES).max(all.start)..all.end;

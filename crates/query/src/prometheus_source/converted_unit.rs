@@ -9,12 +9,12 @@ use hist::Mixture;
 use store::NumberAggregate;
 
 use crate::error::{Error, Result, SourceSpan};
-use crate::source::ColumnRead;
+use crate::source::SourceRead;
 use crate::stream::SeriesPoint;
 use crate::value::StepValue;
 
 /// Divides samples.
-pub(super) fn divide_samples(read: &mut ColumnRead<SeriesPoint>, divisor: f64) {
+pub(super) fn divide_samples(read: &mut SourceRead<SeriesPoint>, divisor: f64) {
     if divisor == 1.0 {
         return;
     }
@@ -33,24 +33,27 @@ pub(super) fn divide_samples(read: &mut ColumnRead<SeriesPoint>, divisor: f64) {
 }
 
 /// Divides the values of distributions.
-pub(super) fn divide_mixtures(read: &mut ColumnRead<Mixture>, divisor: f64) {
+pub(super) fn divide_mixtures(read: &mut SourceRead<Mixture>, divisor: f64) {
     if divisor != 1.0 {
         read.values.iter_mut().for_each(|mixture| *mixture = mixture.divide(divisor));
     }
 }
 
-/// Divides sums of numbers.
-pub(super) fn divide_numbers(read: &mut ColumnRead<Option<NumberAggregate>>, divisor: f64) {
+/// Divides aggregates of numbers.
+pub(super) fn divide_numbers(read: &mut SourceRead<Option<NumberAggregate>>, divisor: f64) {
     if divisor != 1.0 {
-        read.values.iter_mut().flatten().for_each(|sum| *sum = sum.divide(divisor));
+        read.values
+            .iter_mut()
+            .flatten()
+            .for_each(|aggregate| *aggregate = aggregate.divide(divisor));
     }
 }
 
 /// Merges the distributions of each column.
-pub(super) fn add_mixtures(all: &mut ColumnRead<Mixture>, more: ColumnRead<Mixture>) -> Result<()> {
+pub(super) fn add_mixtures(all: &mut SourceRead<Mixture>, more: SourceRead<Mixture>) -> Result<()> {
     all.gaps.extend(more.gaps);
     for (sum, more) in all.values.iter_mut().zip(more.values) {
-        more.parts().iter().try_for_each(|part| sum.add(part)).map_err(|error| {
+        more.components().iter().try_for_each(|part| sum.add(part)).map_err(|error| {
             let message = format!("{error}; use a shorter range or fewer series");
             Error::Execution { span: SourceSpan::default(), message }
         })?;
@@ -58,17 +61,17 @@ pub(super) fn add_mixtures(all: &mut ColumnRead<Mixture>, more: ColumnRead<Mixtu
     Ok(())
 }
 
-/// Adds the sums of each column.
+/// Merges the aggregates of each column.
 pub(super) fn add_numbers(
-    all: &mut ColumnRead<Option<NumberAggregate>>,
-    more: ColumnRead<Option<NumberAggregate>>,
+    all: &mut SourceRead<Option<NumberAggregate>>,
+    more: SourceRead<Option<NumberAggregate>>,
 ) {
     all.gaps.extend(more.gaps);
-    for (sum, more) in all.values.iter_mut().zip(more.values) {
-        match (sum.as_mut(), more) {
+    for (aggregate, more) in all.values.iter_mut().zip(more.values) {
+        match (aggregate.as_mut(), more) {
             (_, None) => {}
-            (None, more) => *sum = more,
-            (Some(sum), Some(more)) => sum.add(&more),
+            (None, more) => *aggregate = more,
+            (Some(aggregate), Some(more)) => aggregate.add(&more),
         }
     }
 }
@@ -83,13 +86,13 @@ mod tests {
 
     fn divided(value: StepValue) -> StepValue {
         let point = SeriesPoint { time: 1, value, start: None };
-        let mut read = ColumnRead { values: vec![point], gaps: Vec::new() };
+        let mut read = SourceRead { values: vec![point], gaps: Vec::new() };
         divide_samples(&mut read, 1e9);
         read.values.remove(0).value
     }
 
     #[test]
-    fn end_of_a_series_is_its_end_in_seconds_too() {
+    fn a_staleness_marker_is_kept() {
         let stale = f64::from_bits(STALE_BITS);
         assert!(divided(StepValue::Number(stale)).number().is_some_and(is_stale));
         let histogram = FloatHistogram { sum: stale, ..FloatHistogram::default() };

@@ -11,7 +11,7 @@ use super::bucket_tables::BucketTables;
 use crate::classic_part::{self, BucketBounds};
 use crate::histogram::BucketGrid;
 use crate::labels::LabelSet;
-use crate::source::ColumnRead;
+use crate::source::SourceRead;
 use crate::stream::SeriesPoint;
 
 /// Histogram of which a selector matches buckets.
@@ -34,7 +34,7 @@ pub(super) struct BoundsRead {
     /// Number of samples.
     pub(super) count: usize,
     /// The samples, if they are few.
-    pub(super) kept: Option<ColumnRead<SeriesPoint>>,
+    pub(super) kept: Option<SourceRead<SeriesPoint>>,
 }
 
 impl BoundsRead {

@@ -12,7 +12,7 @@ use hist::{Histogram, Mixture};
 use journal::Level;
 use model::{BatchWriter, Sample, SampleValue, Selector, Series, SeriesKind};
 use query::{
-    ColumnRead, Language, QueryRequest, ResultData, SeriesHandle, SeriesPoint, Settings, Source,
+    Language, QueryRequest, ResultData, SeriesHandle, SeriesPoint, Settings, Source, SourceRead,
     StepValue, StoreSource, Stream, execute, promql,
 };
 use store::{DAY, HOUR, MINUTE, NumberAggregate, Options, SECOND, Store, TimeGrid};
@@ -43,7 +43,7 @@ impl Source for DecodeCounter<'_> {
         &self,
         series: &SeriesHandle,
         range: Range<i64>,
-    ) -> query::Result<ColumnRead<SeriesPoint>> {
+    ) -> query::Result<SourceRead<SeriesPoint>> {
         let read = self.source.samples(series, range)?;
         self.samples.fetch_add(read.values.len() as u64, Ordering::Relaxed);
         Ok(read)
@@ -53,7 +53,7 @@ impl Source for DecodeCounter<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> query::Result<ColumnRead<Mixture>> {
+    ) -> query::Result<SourceRead<Mixture>> {
         self.columns.fetch_add(grid.columns * series.len() as u64, Ordering::Relaxed);
         self.source.histograms(series, grid)
     }
@@ -62,7 +62,7 @@ impl Source for DecodeCounter<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> query::Result<ColumnRead<Option<NumberAggregate>>> {
+    ) -> query::Result<SourceRead<Option<NumberAggregate>>> {
         self.source.numbers(series, grid)
     }
 }

@@ -14,8 +14,8 @@ use hist::{Histogram, Mixture, Scheme};
 use journal::Level;
 use model::{BatchWriter, Gap, Sample, SampleValue, Selector, Series, SeriesKind};
 use query::{
-    ColumnRead, FloatHistogram, Language, QueryRequest, QueryWarningKind, Result, ResultData,
-    STALE_BITS, SeriesHandle, SeriesPoint, Settings, Source, StepValue, StoreSource, Stream,
+    FloatHistogram, Language, QueryRequest, QueryWarningKind, Result, ResultData, STALE_BITS,
+    SeriesHandle, SeriesPoint, Settings, Source, SourceRead, StepValue, StoreSource, Stream,
     execute, promql,
 };
 use sim::SimDisk;
@@ -41,7 +41,7 @@ impl Source for ReadCounter<'_> {
         self.source.time_range(series, range)
     }
 
-    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<SourceRead<SeriesPoint>> {
         self.samples.fetch_add(1, Ordering::Relaxed);
         self.source.samples(series, range)
     }
@@ -59,7 +59,7 @@ impl Source for ReadCounter<'_> {
         Ok(read)
     }
 
-    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {
+    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<SourceRead<Mixture>> {
         self.source.histograms(series, grid)
     }
 
@@ -67,7 +67,7 @@ impl Source for ReadCounter<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
+    ) -> Result<SourceRead<Option<NumberAggregate>>> {
         self.source.numbers(series, grid)
     }
 }

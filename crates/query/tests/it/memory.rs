@@ -10,8 +10,8 @@ use std::sync::Arc;
 use hist::Mixture;
 use model::{Selector, Series, SeriesKind};
 use query::{
-    ColumnRead, FloatHistogram, LabelSet, NAME, ResetHint, Result, SeriesHandle, SeriesPoint,
-    Source, StepValue, is_stale,
+    FloatHistogram, LabelSet, NAME, ResetHint, Result, SeriesHandle, SeriesPoint, Source,
+    SourceRead, StepValue, is_stale,
 };
 use store::{NumberAggregate, TimeGrid};
 
@@ -138,24 +138,24 @@ impl Source for ScriptSource {
         Ok(picked.map(handle).collect())
     }
 
-    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<SourceRead<SeriesPoint>> {
         let samples = &self.series[series.key].samples;
         let from = samples.partition_point(|sample| sample.time <= range.start);
         let to = samples.partition_point(|sample| sample.time <= range.end).max(from);
-        Ok(ColumnRead { values: samples[from..to].to_vec(), gaps: Vec::new() })
+        Ok(SourceRead { values: samples[from..to].to_vec(), gaps: Vec::new() })
     }
 
-    fn histograms(&self, _: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {
+    fn histograms(&self, _: &[&SeriesHandle], grid: TimeGrid) -> Result<SourceRead<Mixture>> {
         // All series are gauges, which have no distributions.
         let values = (0..grid.columns).map(|_| Mixture::default()).collect();
-        Ok(ColumnRead { values, gaps: Vec::new() })
+        Ok(SourceRead { values, gaps: Vec::new() })
     }
 
     fn numbers(
         &self,
         _: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
-        Ok(ColumnRead { values: (0..grid.columns).map(|_| None).collect(), gaps: Vec::new() })
+    ) -> Result<SourceRead<Option<NumberAggregate>>> {
+        Ok(SourceRead { values: (0..grid.columns).map(|_| None).collect(), gaps: Vec::new() })
     }
 }

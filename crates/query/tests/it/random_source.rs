@@ -9,8 +9,8 @@ use hist::codec::header::Temporality::{Cumulative, Delta};
 use hist::{Histogram, Mixture, Scheme};
 use model::{Selector, Series, SeriesKind};
 use query::{
-    BucketGrid, ColumnRead, FloatHistogram, LabelSet, NAME, ResetHint, Result, STALE_BITS,
-    SeriesHandle, SeriesPoint, Source, StepValue,
+    BucketGrid, FloatHistogram, LabelSet, NAME, ResetHint, Result, STALE_BITS, SeriesHandle,
+    SeriesPoint, Source, SourceRead, StepValue,
 };
 use store::NumberAggregate;
 
@@ -204,33 +204,33 @@ impl Source for RandomSource {
         Ok((start < end).then_some(start..end))
     }
 
-    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<SourceRead<SeriesPoint>> {
         let samples = &self.series[series.key].1;
         let is_in = |sample: &&SeriesPoint| range.start < sample.time && sample.time <= range.end;
-        Ok(ColumnRead { values: samples.iter().filter(is_in).cloned().collect(), gaps: Vec::new() })
+        Ok(SourceRead { values: samples.iter().filter(is_in).cloned().collect(), gaps: Vec::new() })
     }
 
     fn histograms(
         &self,
         series: &[&SeriesHandle],
         grid: store::TimeGrid,
-    ) -> Result<ColumnRead<Mixture>> {
+    ) -> Result<SourceRead<Mixture>> {
         let mut values = vec![Mixture::default(); grid.columns as usize];
         self.for_each_value(series, grid, |at, value| {
             if let StepValue::Distribution(mixture) = value {
-                for part in mixture.parts() {
+                for part in mixture.components() {
                     let _ = values[at].add(part);
                 }
             }
         });
-        Ok(ColumnRead { values, gaps: Vec::new() })
+        Ok(SourceRead { values, gaps: Vec::new() })
     }
 
     fn numbers(
         &self,
         series: &[&SeriesHandle],
         grid: store::TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
+    ) -> Result<SourceRead<Option<NumberAggregate>>> {
         let mut values: Vec<Option<NumberAggregate>> = vec![None; grid.columns as usize];
         self.for_each_value(series, grid, |at, value| {
             if let StepValue::Number(number) = value {
@@ -240,7 +240,7 @@ impl Source for RandomSource {
                 }
             }
         });
-        Ok(ColumnRead { values, gaps: Vec::new() })
+        Ok(SourceRead { values, gaps: Vec::new() })
     }
 }
 

@@ -13,8 +13,8 @@ use hist::codec::header::Temporality;
 use journal::Level;
 use model::{BatchWriter, Gap, Sample, SampleValue, Selector, Series, SeriesKind};
 use query::{
-    ColumnRead, FreshCount, Language, QueryRequest, Result, STALE_BITS, SeriesHandle, SeriesPoint,
-    Settings, Source, StoreSource, execute, promql,
+    FreshCount, Language, QueryRequest, Result, STALE_BITS, SeriesHandle, SeriesPoint, Settings,
+    Source, SourceRead, StoreSource, execute, promql,
 };
 use sim::SimDisk;
 use store::{MINUTE, NumberAggregate, Options, SECOND, Store, TimeGrid};
@@ -51,7 +51,7 @@ impl Source for CountedSource<'_> {
         self.source.estimate_rows(series, range, step)
     }
 
-    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<SourceRead<SeriesPoint>> {
         self.source.samples(series, range)
     }
 
@@ -59,7 +59,7 @@ impl Source for CountedSource<'_> {
         &self,
         series: &[&SeriesHandle],
         range: Range<i64>,
-        each: &mut dyn FnMut(usize, ColumnRead<SeriesPoint>) -> Result<()>,
+        each: &mut dyn FnMut(usize, SourceRead<SeriesPoint>) -> Result<()>,
     ) -> Result<()> {
         self.source.each_samples(series, range, each)
     }
@@ -82,7 +82,7 @@ impl Source for CountedSource<'_> {
         Ok(count)
     }
 
-    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {
+    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<SourceRead<Mixture>> {
         self.source.histograms(series, grid)
     }
 
@@ -90,7 +90,7 @@ impl Source for CountedSource<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
+    ) -> Result<SourceRead<Option<NumberAggregate>>> {
         self.source.numbers(series, grid)
     }
 }

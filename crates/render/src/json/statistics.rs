@@ -39,7 +39,7 @@ pub fn labels<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> Json {
 
 /// Distribution: count, sum, minimum, maximum and cells.
 pub fn distribution(mixture: &Mixture) -> Vec<(&'static str, Json)> {
-    let cells = mixture.parts().iter().flat_map(hist::Histogram::cells).collect();
+    let cells = mixture.components().iter().flat_map(hist::Histogram::cells).collect();
     vec![
         ("count", integer(mixture.count())),
         ("sum", bracket(mixture.sum())),

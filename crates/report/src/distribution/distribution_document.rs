@@ -126,7 +126,7 @@ fn statistics_json(
         fields.extend(distribution.quantile(q).map(bracket_fields).unwrap_or_default());
         Object(fields)
     });
-    let parts = distribution.parts().iter().map(|part| {
+    let parts = distribution.components().iter().map(|part| {
         Object(vec![
             ("scheme", Text(part.scheme().to_string())),
             ("count", integer(part.count())),

@@ -352,7 +352,7 @@ fn value_bytes(value: &StepValue) -> usize {
         StepValue::Number(_) => 0,
         StepValue::Bracket(bracket) => size_of_val(&**bracket) + BRACKET_BYTES,
         StepValue::Distribution(mixture) => {
-            let cells: usize = mixture.parts().iter().map(|part| part.cells().count()).sum();
+            let cells: usize = mixture.components().iter().map(|part| part.cells().count()).sum();
             // Collected without a size hint, vectors have up to twice the capacity.
             5 * FIELD_BYTES + 3 * BRACKET_BYTES + 2 * cells * size_of::<Cell>()
         }

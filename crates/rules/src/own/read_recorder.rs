@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hist::Mixture;
 use model::{Gap, Selector, SeriesKind};
-use query::{ColumnRead, SeriesHandle, SeriesPoint, Source, StoredMetric, WindowSource};
+use query::{SeriesHandle, SeriesPoint, Source, SourceRead, StoredMetric, WindowSource};
 use store::{HistogramIncrements, NumberAggregate, TimeGrid};
 
 /// Maximum number of selectors that are noted.
@@ -193,7 +193,7 @@ impl Source for ReadRecorder<'_> {
         &self,
         series: &SeriesHandle,
         range: Range<i64>,
-    ) -> query::Result<ColumnRead<SeriesPoint>> {
+    ) -> query::Result<SourceRead<SeriesPoint>> {
         self.add(&[series], &range);
         self.source.samples(series, range)
     }
@@ -202,7 +202,7 @@ impl Source for ReadRecorder<'_> {
         &self,
         series: &[&SeriesHandle],
         range: Range<i64>,
-        each: &mut dyn FnMut(usize, ColumnRead<SeriesPoint>) -> query::Result<()>,
+        each: &mut dyn FnMut(usize, SourceRead<SeriesPoint>) -> query::Result<()>,
     ) -> query::Result<()> {
         self.add(series, &range);
         self.source.each_samples(series, range, each)
@@ -231,7 +231,7 @@ impl Source for ReadRecorder<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> query::Result<ColumnRead<Mixture>> {
+    ) -> query::Result<SourceRead<Mixture>> {
         self.add_grid(series, grid);
         self.source.histograms(series, grid)
     }
@@ -240,7 +240,7 @@ impl Source for ReadRecorder<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> query::Result<ColumnRead<Mixture>> {
+    ) -> query::Result<SourceRead<Mixture>> {
         self.add_grid(series, grid);
         self.source.histograms_by_start(series, grid)
     }
@@ -249,7 +249,7 @@ impl Source for ReadRecorder<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> query::Result<ColumnRead<Option<NumberAggregate>>> {
+    ) -> query::Result<SourceRead<Option<NumberAggregate>>> {
         self.add_grid(series, grid);
         self.source.numbers(series, grid)
     }

@@ -52,7 +52,7 @@ impl ShapeBaseline {
             return Ok(None);
         }
         let mut pooled = Mixture::default();
-        for part in usable.iter().flat_map(|mixture| mixture.parts()) {
+        for part in usable.iter().flat_map(|mixture| mixture.components()) {
             pooled.add(part).map_err(|error| format!("cannot merge the baseline: {error}"))?;
         }
         // A window is part of what it is compared with, which shortens the distance.

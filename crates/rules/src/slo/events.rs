@@ -42,7 +42,7 @@ impl SlotEvents {
             (_, SlotEvents::Empty) => {}
             (SlotEvents::Empty, _) => *self = other.clone(),
             (SlotEvents::Values(values), SlotEvents::Values(more)) => {
-                for part in more.parts() {
+                for part in more.components() {
                     values.add(part).map_err(|error| SloError::Merge(error.to_string()))?;
                 }
             }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use hist::Mixture;
 use model::Selector;
 use proptest::prelude::*;
-use query::{ColumnRead, SeriesHandle, SeriesPoint, Source, StoreSource, WindowSource};
+use query::{SeriesHandle, SeriesPoint, Source, SourceRead, StoreSource, WindowSource};
 use rules::{AlertState, EvaluatedGroup, encode_snapshots};
 use store::{NumberAggregate, TimeGrid, WindowRows};
 
@@ -151,7 +151,7 @@ impl Source for CountedReads<'_> {
         &self,
         series: &SeriesHandle,
         range: Range<i64>,
-    ) -> query::Result<ColumnRead<SeriesPoint>> {
+    ) -> query::Result<SourceRead<SeriesPoint>> {
         self.source.samples(series, range)
     }
 
@@ -168,7 +168,7 @@ impl Source for CountedReads<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> query::Result<ColumnRead<Mixture>> {
+    ) -> query::Result<SourceRead<Mixture>> {
         self.source.histograms(series, grid)
     }
 
@@ -176,7 +176,7 @@ impl Source for CountedReads<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> query::Result<ColumnRead<Option<NumberAggregate>>> {
+    ) -> query::Result<SourceRead<Option<NumberAggregate>>> {
         self.source.numbers(series, grid)
     }
 }

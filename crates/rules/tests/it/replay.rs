@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use query::{
-    ColumnRead, LabelSet, QueryContext, SeriesHandle, SeriesPoint, Settings, Source, promql,
+    LabelSet, QueryContext, SeriesHandle, SeriesPoint, Settings, Source, SourceRead, promql,
 };
 use rules::{
     AlertState, AlertTemplates, EvaluatedGroup, GroupDefaults, ReplayInputs, ReplayState,
@@ -30,7 +30,7 @@ impl Source for BorrowedSeries<'_> {
         &self,
         series: &SeriesHandle,
         range: Range<i64>,
-    ) -> query::Result<ColumnRead<SeriesPoint>> {
+    ) -> query::Result<SourceRead<SeriesPoint>> {
         self.0.samples(series, range)
     }
 
@@ -46,7 +46,7 @@ impl Source for BorrowedSeries<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: store::TimeGrid,
-    ) -> query::Result<ColumnRead<hist::Mixture>> {
+    ) -> query::Result<SourceRead<hist::Mixture>> {
         self.0.histograms(series, grid)
     }
 
@@ -54,7 +54,7 @@ impl Source for BorrowedSeries<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: store::TimeGrid,
-    ) -> query::Result<ColumnRead<Option<store::NumberAggregate>>> {
+    ) -> query::Result<SourceRead<Option<store::NumberAggregate>>> {
         self.0.numbers(series, grid)
     }
 }

@@ -148,7 +148,9 @@ fn sum_with_more_buckets_than_a_block_holds_is_rolled_up() {
     let column = columns(&store, "latency{host=\"a\"}", grid).remove(0);
     assert_eq!(column.value.count(), 400_000);
     // Four buckets of the finer grid are one of the coarser grid.
-    let [sum] = column.value.parts() else { panic!("{} parts", column.value.parts().len()) };
+    let [sum] = column.value.components() else {
+        panic!("{} parts", column.value.components().len())
+    };
     assert_eq!(sum.positive().indexes().len(), 100_000);
 }
 

@@ -125,7 +125,7 @@ fn max_bracket(known: Bracket<u64>) -> Bracket {
 
 /// Number of values in the bins that contain the threshold, over all parts.
 fn bin(mixture: &Mixture, query: &StatisticQuery<'_>) -> Bracket {
-    let counts = mixture.parts().iter().map(|part| part.count_nearby(query.argument) as f64);
+    let counts = mixture.components().iter().map(|part| part.count_nearby(query.argument) as f64);
     Bracket::exact(counts.sum())
 }
 

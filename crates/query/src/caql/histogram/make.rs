@@ -48,7 +48,7 @@ fn merge(call: KernelInput<'_>) -> Result<Vec<Stream>> {
     let mut failed = None;
     let streams = single_stream(&call, |at| {
         let mut merged = Mixture::default();
-        for part in distributions(&call.inputs, at).flat_map(|mixture| mixture.parts()) {
+        for part in distributions(&call.inputs, at).flat_map(|mixture| mixture.components()) {
             if let Err(error) = merged.add(part) {
                 failed.get_or_insert(error);
             }
@@ -97,7 +97,7 @@ fn subtract_parts(
     mut left: Vec<Histogram>,
     subtrahend: &Mixture,
 ) -> Result<Vec<Histogram>, MergeError> {
-    for part in subtrahend.parts().iter().filter(|part| !part.is_empty()) {
+    for part in subtrahend.components().iter().filter(|part| !part.is_empty()) {
         let mut reason = None;
         let is_done = left.iter_mut().any(|held| match held.subtract(part) {
             Ok(()) => true,

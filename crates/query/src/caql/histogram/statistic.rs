@@ -76,7 +76,7 @@ fn inverse(mixture: &Mixture, threshold: f64) -> Option<Bracket> {
     let estimate: f64 = match circllhist(mixture) {
         Some(part) => bins(part).map(|bin| bin.count * share(bin.left, bin.right)).sum(),
         None => {
-            let cells = mixture.parts().iter().flat_map(Histogram::cells);
+            let cells = mixture.components().iter().flat_map(Histogram::cells);
             cells.map(|cell| cell.count as f64 * share(cell.lower, cell.upper)).sum()
         }
     };

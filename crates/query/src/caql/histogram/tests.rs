@@ -130,7 +130,7 @@ fn other_grids_and_several_at_once() {
     assert_eq!(statistic(&exp2, "histogram:mean()"), "15");
     assert_eq!(statistic(&exp2, "histogram:count_below(15)"), "50");
     assert_eq!(statistic(&exp2, "histogram:max()"), "20");
-    h().parts().iter().for_each(|part| mixture.add(part).unwrap());
+    h().components().iter().for_each(|part| mixture.add(part).unwrap());
     let both = constant(mixture);
     assert_eq!(statistic(&both, "histogram:count()"), "200");
     assert_eq!(statistic(&both, "histogram:count_above(40)"), "20");

@@ -1,4 +1,4 @@
-//! Windows of distributions: merged distributions, or a statistic of them.
+//! Windows of merged distributions.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) fn merge_mixed<P: WindowPackage>(call: KernelInput<'_>) -> Result<Vec
 
 /// Distribution, unless it is empty.
 fn nonempty_distribution(value: &StepValue) -> Option<Arc<Mixture>> {
-    from_value(value).filter(|mixture| !mixture.parts().is_empty()).cloned()
+    from_value(value).filter(|mixture| !mixture.components().is_empty()).cloned()
 }
 
 fn merge_windows<P: WindowPackage>(
@@ -39,7 +39,7 @@ fn merge_windows<P: WindowPackage>(
     let span = call.span;
     let add = |merged: &mut Arc<Mixture>, more: &Arc<Mixture>| {
         let merged = Arc::make_mut(merged);
-        more.parts().iter().try_for_each(|part| merged.add(part)).map_err(|error| {
+        more.components().iter().try_for_each(|part| merged.add(part)).map_err(|error| {
             Error::Execution { span, message: format!("{error}; use a shorter window") }
         })
     };

@@ -172,11 +172,11 @@ impl SumFold {
             }
             (HistogramTotal::Mixture(total), StepValue::Distribution(mixture)) => {
                 let total = Arc::make_mut(total);
-                let failed = mixture.parts().iter().position(|part| total.add(part).is_err());
+                let failed = mixture.components().iter().position(|part| total.add(part).is_err());
                 let Some(failed) = failed else { return Ok(()) };
                 // Counts overflow 64 bits: continue with float counts.
                 self.convert_to_float_histogram();
-                for part in &mixture.parts()[failed..] {
+                for part in &mixture.components()[failed..] {
                     self.add_histogram(&FloatHistogram::from(part), findings)?;
                 }
                 Ok(())

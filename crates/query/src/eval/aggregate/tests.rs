@@ -14,7 +14,7 @@ use crate::labels::NAME;
 use crate::plan::{PlanNode, PlanOp};
 use crate::query_warnings::{QueryWarningKind, QueryWarnings};
 use crate::settings::Settings;
-use crate::source::{ColumnRead, SeriesHandle, Source};
+use crate::source::{SeriesHandle, Source, SourceRead};
 use crate::stream::SeriesPoint;
 use crate::value::StepValue;
 
@@ -30,20 +30,20 @@ impl Source for EmptySource {
         &self,
         _: &SeriesHandle,
         _: std::ops::Range<i64>,
-    ) -> Result<ColumnRead<SeriesPoint>> {
-        Ok(ColumnRead { values: Vec::new(), gaps: Vec::new() })
+    ) -> Result<SourceRead<SeriesPoint>> {
+        Ok(SourceRead { values: Vec::new(), gaps: Vec::new() })
     }
 
-    fn histograms(&self, _: &[&SeriesHandle], _: TimeGrid) -> Result<ColumnRead<Mixture>> {
-        Ok(ColumnRead { values: Vec::new(), gaps: Vec::new() })
+    fn histograms(&self, _: &[&SeriesHandle], _: TimeGrid) -> Result<SourceRead<Mixture>> {
+        Ok(SourceRead { values: Vec::new(), gaps: Vec::new() })
     }
 
     fn numbers(
         &self,
         _: &[&SeriesHandle],
         _: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
-        Ok(ColumnRead { values: Vec::new(), gaps: Vec::new() })
+    ) -> Result<SourceRead<Option<NumberAggregate>>> {
+        Ok(SourceRead { values: Vec::new(), gaps: Vec::new() })
     }
 }
 
@@ -140,7 +140,7 @@ fn families_stay_apart_in_a_sum() {
     let StepValue::Distribution(sum) = one(AggregateOp::Sum, values) else {
         panic!("no distribution")
     };
-    assert_eq!((sum.parts().len(), sum.count()), (2, 3));
+    assert_eq!((sum.components().len(), sum.count()), (2, 3));
 }
 
 #[test]

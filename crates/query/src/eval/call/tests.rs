@@ -13,7 +13,7 @@ use crate::labels::{LabelSet, NAME};
 use crate::plan::{RangeExtension, SeriesFetch, TimeShift};
 use crate::promql;
 use crate::settings::Settings;
-use crate::source::{ColumnRead, SeriesHandle, Source};
+use crate::source::{SeriesHandle, Source, SourceRead};
 use crate::stream::SeriesPoint;
 
 const MINUTE: i64 = 60_000_000_000;
@@ -36,26 +36,26 @@ impl Source for LatencySource {
         Ok(vec![SeriesHandle { labels, kind, unit: "s".to_owned(), key: 0 }])
     }
 
-    fn samples(&self, _: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
+    fn samples(&self, _: &SeriesHandle, range: Range<i64>) -> Result<SourceRead<SeriesPoint>> {
         let made = |k: i64| SeriesPoint {
             start: Some((k - 1) * MINUTE),
             time: k * MINUTE,
             value: in_minute(k),
         };
         let values = (1..=3).map(made).filter(|it| range.start < it.time && it.time <= range.end);
-        Ok(ColumnRead { values: values.collect(), gaps: Vec::new() })
+        Ok(SourceRead { values: values.collect(), gaps: Vec::new() })
     }
 
-    fn histograms(&self, _: &[&SeriesHandle], _: TimeGrid) -> Result<ColumnRead<Mixture>> {
-        Ok(ColumnRead { values: Vec::new(), gaps: Vec::new() })
+    fn histograms(&self, _: &[&SeriesHandle], _: TimeGrid) -> Result<SourceRead<Mixture>> {
+        Ok(SourceRead { values: Vec::new(), gaps: Vec::new() })
     }
 
     fn numbers(
         &self,
         _: &[&SeriesHandle],
         _: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
-        Ok(ColumnRead { values: Vec::new(), gaps: Vec::new() })
+    ) -> Result<SourceRead<Option<NumberAggregate>>> {
+        Ok(SourceRead { values: Vec::new(), gaps: Vec::new() })
     }
 }
 

@@ -10,8 +10,8 @@ use store::{NumberAggregate, SECOND, TimeGrid};
 
 use super::statistics::quantile_of;
 use crate::{
-    ColumnRead, Error, LabelSet, Language, Limits, QueryRequest, QueryResult, QueryWarningKind,
-    Result, ResultData, SeriesHandle, SeriesPoint, Settings, Source, StepValue, promql,
+    Error, LabelSet, Language, Limits, QueryRequest, QueryResult, QueryWarningKind, Result,
+    ResultData, SeriesHandle, SeriesPoint, Settings, Source, SourceRead, StepValue, promql,
 };
 
 /// Series in memory; every selector matches all of them.
@@ -36,14 +36,14 @@ impl Source for MemorySource {
         Ok(self.0.iter().enumerate().map(handle).collect())
     }
 
-    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<SourceRead<SeriesPoint>> {
         let is_within =
             |sample: &&SeriesPoint| range.start < sample.time && sample.time <= range.end;
         let values = self.0[series.key].1.iter().filter(is_within).cloned().collect();
-        Ok(ColumnRead { values, gaps: Vec::new() })
+        Ok(SourceRead { values, gaps: Vec::new() })
     }
 
-    fn histograms(&self, _: &[&SeriesHandle], _: TimeGrid) -> Result<ColumnRead<Mixture>> {
+    fn histograms(&self, _: &[&SeriesHandle], _: TimeGrid) -> Result<SourceRead<Mixture>> {
         panic!("BUG: gauges have no distributions")
     }
 
@@ -51,7 +51,7 @@ impl Source for MemorySource {
         &self,
         _: &[&SeriesHandle],
         _: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
+    ) -> Result<SourceRead<Option<NumberAggregate>>> {
         panic!("BUG: functions over time read no rollups")
     }
 }

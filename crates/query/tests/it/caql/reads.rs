@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hist::Mixture;
 use model::Selector;
-use query::{ColumnRead, Result, SeriesHandle, SeriesPoint, Settings, Source};
+use query::{Result, SeriesHandle, SeriesPoint, Settings, Source, SourceRead};
 use store::{NumberAggregate, TimeGrid};
 
 use super::fixture::CaqlFixture;
@@ -27,12 +27,12 @@ impl Source for CountingSource<'_> {
         self.source.select(selector)
     }
 
-    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<SourceRead<SeriesPoint>> {
         self.count();
         self.source.samples(series, range)
     }
 
-    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {
+    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<SourceRead<Mixture>> {
         self.count();
         self.source.histograms(series, grid)
     }
@@ -41,7 +41,7 @@ impl Source for CountingSource<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Mixture>> {
+    ) -> Result<SourceRead<Mixture>> {
         self.count();
         self.source.histograms_by_start(series, grid)
     }
@@ -50,7 +50,7 @@ impl Source for CountingSource<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
+    ) -> Result<SourceRead<Option<NumberAggregate>>> {
         self.count();
         self.source.numbers(series, grid)
     }

@@ -9,7 +9,7 @@ use model::{Selector, SeriesKind};
 use query::breakdown::{HeatmapSelection, break_down};
 use query::compare::{Comparison, Selection, compare};
 use query::{
-    ColumnRead, LabelSet, Limits, NAME, Result, SeriesHandle, SeriesPoint, Source, StoreSource,
+    LabelSet, Limits, NAME, Result, SeriesHandle, SeriesPoint, Source, SourceRead, StoreSource,
 };
 use store::{MINUTE, NumberAggregate, SECOND, TimeGrid};
 
@@ -218,11 +218,11 @@ impl Source for RandomSeries {
         }])
     }
 
-    fn samples(&self, _: &SeriesHandle, _: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
-        Ok(ColumnRead { values: Vec::new(), gaps: Vec::new() })
+    fn samples(&self, _: &SeriesHandle, _: Range<i64>) -> Result<SourceRead<SeriesPoint>> {
+        Ok(SourceRead { values: Vec::new(), gaps: Vec::new() })
     }
 
-    fn histograms(&self, _: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {
+    fn histograms(&self, _: &[&SeriesHandle], grid: TimeGrid) -> Result<SourceRead<Mixture>> {
         let column = |at: u64| {
             let start = grid.column(at).start;
             let mut random = Splitmix64(self.seed.wrapping_mul(1 << 32) + (start / MINUTE) as u64);
@@ -233,15 +233,15 @@ impl Source for RandomSeries {
             (0..30).for_each(|_| histogram.record(own * (1.0 + random.below(100) as f64 / 100.0)));
             Mixture::from(histogram)
         };
-        Ok(ColumnRead { values: (0..grid.columns).map(column).collect(), gaps: Vec::new() })
+        Ok(SourceRead { values: (0..grid.columns).map(column).collect(), gaps: Vec::new() })
     }
 
     fn numbers(
         &self,
         _: &[&SeriesHandle],
         _: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
-        Ok(ColumnRead { values: Vec::new(), gaps: Vec::new() })
+    ) -> Result<SourceRead<Option<NumberAggregate>>> {
+        Ok(SourceRead { values: Vec::new(), gaps: Vec::new() })
     }
 }
 

@@ -8,8 +8,8 @@ use hist::codec::header::Temporality::{Cumulative, Delta};
 use hist::{Histogram, Mixture};
 use model::{Selector, Series, SeriesKind};
 use query::{
-    ColumnRead, Error, FloatHistogram, LabelSet, Language, Limits, NAME, QueryRequest, QueryResult,
-    Result, SeriesHandle, SeriesPoint, Settings, Source, StepValue, promql,
+    Error, FloatHistogram, LabelSet, Language, Limits, NAME, QueryRequest, QueryResult, Result,
+    SeriesHandle, SeriesPoint, Settings, Source, SourceRead, StepValue, promql,
 };
 use store::{NumberAggregate, SECOND, TimeGrid};
 
@@ -69,7 +69,7 @@ impl Source for SyntheticSource {
         Ok(handles)
     }
 
-    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<SourceRead<SeriesPoint>> {
         let last = (range.end.div_euclid(SECOND)).min(self.seconds);
         let first = (range.start.div_euclid(SECOND) + 1).max(0);
         let every = if series.labels.name() == "sparse" { self.seconds.max(1) as usize } else { 1 };
@@ -83,31 +83,31 @@ impl Source for SyntheticSource {
         };
         let values: Vec<SeriesPoint> = (first..=last).step_by(every).map(sample).collect();
         self.given.fetch_add(values.len() as u64, Ordering::Relaxed);
-        Ok(ColumnRead { values, gaps: Vec::new() })
+        Ok(SourceRead { values, gaps: Vec::new() })
     }
 
-    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {
+    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<SourceRead<Mixture>> {
         let mut sum = Mixture::default();
         for _ in series {
-            for part in self.busy.parts() {
+            for part in self.busy.components() {
                 sum.add(part).unwrap();
             }
         }
         self.given.fetch_add(grid.columns * series.len() as u64, Ordering::Relaxed);
         let values = (0..grid.columns).map(|_| sum.clone()).collect();
-        Ok(ColumnRead { values, gaps: Vec::new() })
+        Ok(SourceRead { values, gaps: Vec::new() })
     }
 
     fn numbers(
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
+    ) -> Result<SourceRead<Option<NumberAggregate>>> {
         self.given.fetch_add(grid.columns * series.len() as u64, Ordering::Relaxed);
         let values = (0..grid.columns)
             .map(|_| Some(NumberAggregate::of_number(series.len() as f64)))
             .collect();
-        Ok(ColumnRead { values, gaps: Vec::new() })
+        Ok(SourceRead { values, gaps: Vec::new() })
     }
 }
 

@@ -306,7 +306,7 @@ fn grids_that_do_not_nest() {
     let foreign = Histogram::from_parts(parts).unwrap();
     let mut both = column(0, &[20e6, 30e6], &[]);
     both.values.add(&foreign).unwrap();
-    assert_eq!(both.values.parts().len(), 2);
+    assert_eq!(both.values.components().len(), 2);
     check(
         &map(vec![both, column(1, &[20e6], &[])]),
         expect![[r#"

@@ -44,7 +44,7 @@ pub(crate) fn assert_same_mixtures(
     place: &dyn Fn() -> String,
 ) {
     let parts = |mixture: &Mixture| {
-        let mut parts: Vec<Histogram> = mixture.parts().to_vec();
+        let mut parts: Vec<Histogram> = mixture.components().to_vec();
         parts.retain(|part| !part.is_empty() || part.nan_count() > 0);
         parts.sort_by_key(|part| format!("{:?}", part.scheme()));
         parts

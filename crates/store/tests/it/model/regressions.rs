@@ -207,7 +207,7 @@ fn one_column_equals_thousands_of_columns() {
         let grid = TimeGrid { start, step, columns };
         let mut total = hist::Mixture::default();
         for column in view.histograms(&found("latency"), grid).unwrap() {
-            for part in column.unwrap().value.parts() {
+            for part in column.unwrap().value.components() {
                 total.add(part).unwrap();
             }
         }

@@ -173,19 +173,19 @@ pub(super) fn extreme(shape: &mut StepHistogram, is_max: bool) -> StepValue {
 
 /// With a single part, it may be exact.
 fn mean(mixture: &Mixture) -> Option<Bracket> {
-    match mixture.parts() {
+    match mixture.components() {
         [part] => part.mean(),
         _ => mixture.mean(),
     }
 }
 
 fn has_nan(mixture: &Mixture) -> bool {
-    mixture.parts().iter().any(|part| part.nan_count() > 0)
+    mixture.components().iter().any(|part| part.nan_count() > 0)
 }
 
 /// Number of values, NaN included.
 fn total_count(mixture: &Mixture) -> u64 {
-    mixture.parts().iter().map(|part| part.count() + part.nan_count()).sum()
+    mixture.components().iter().map(|part| part.count() + part.nan_count()).sum()
 }
 
 /// Number of values above `lower` and at or below `upper`, where `lower` ≤ `upper`. From minus
@@ -218,7 +218,7 @@ fn count_in_range(mixture: &Mixture, lower: f64, upper: f64) -> Bracket<u64> {
         }
         sum
     };
-    mixture.parts().iter().map(of_part).fold(Bracket::exact(0), |total, part| Bracket {
+    mixture.components().iter().map(of_part).fold(Bracket::exact(0), |total, part| Bracket {
         lower: total.lower + part.lower,
         estimate: total.estimate + part.estimate,
         upper: total.upper + part.upper,
