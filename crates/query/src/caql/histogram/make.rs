@@ -71,7 +71,7 @@ fn subtract(call: KernelInput<'_>) -> Result<Vec<Stream>> {
     let streams = single_stream(&call, |at| {
         let all = call.inputs.iter().map(|stream| stream.points[at].as_ref().and_then(from_value));
         let mut all = all.map(|held| held.map(|held| &**held).unwrap_or(&EMPTY));
-        let first = all.next().unwrap_or(&EMPTY).clone().into_parts();
+        let first = all.next().unwrap_or(&EMPTY).clone().into_components();
         let left = all.try_fold(first, subtract_parts);
         let left = left.unwrap_or_else(|error| {
             failed.get_or_insert(error);
