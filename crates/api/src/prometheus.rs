@@ -5,11 +5,9 @@
 //! distribution is a native histogram, exponential or with custom buckets, and a gap is a warning.
 //! Series endpoints return all known series, regardless of `start` and `end`.
 
-mod bucket_texts;
 mod exemplars;
 mod expression;
 mod federate;
-mod number;
 mod remote_read;
 mod response;
 mod series;
@@ -25,6 +23,7 @@ use std::fmt::Write as _;
 use axum::response::{IntoResponse, Response};
 use axum::routing;
 use http::{HeaderValue, header};
+use prometheus_json::write_list;
 
 use crate::api_error::ApiError;
 use crate::bounded_buffer::{BoundedBuffer, JsonBody};
@@ -217,21 +216,6 @@ fn success(
         Ok(()) => Ok(JsonBody(out.text)),
         Err(_) => Err(out.into_error()),
     }
-}
-
-fn write_list<T>(
-    out: &mut BoundedBuffer,
-    items: impl IntoIterator<Item = T>,
-    mut write: impl FnMut(&mut BoundedBuffer, T) -> std::fmt::Result,
-) -> std::fmt::Result {
-    out.write_char('[')?;
-    for (at, item) in items.into_iter().enumerate() {
-        if at > 0 {
-            out.write_char(',')?;
-        }
-        write(out, item)?;
-    }
-    out.write_char(']')
 }
 
 /// API error in Prometheus' format.

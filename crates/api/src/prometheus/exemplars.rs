@@ -1,21 +1,20 @@
 //! `/api/v1/query_exemplars`: exemplars of the series that an expression selects.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fmt::Write as _;
+use std::fmt::Write;
 
 use axum::Extension;
 use model::SeriesId;
+use prometheus_json::{write_labels, write_list, write_number, write_time};
 use query::{LabelSet, NamedSeries, StoreSource, promql};
 use store::{ExemplarRequest, ReadView, SelectedExemplar};
 
 use super::expression::{OPTIONS, TRUNCATED, parse_error};
-use super::number::{write_number, write_time};
-use super::response::write_labels;
-use super::{PrometheusError, ResponseExtras, success, write_list};
+use super::{PrometheusError, ResponseExtras, success};
 use crate::access::Principal;
 use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
-use crate::bounded_buffer::{BoundedBuffer, JsonBody};
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::parameters::Parameters;
 use crate::query::{EXEMPLAR_LIMIT_MAX, id_text};
@@ -104,7 +103,7 @@ fn collect_selectors<'a>(expression: &'a promql::Expr, into: &mut Vec<&'a promql
 }
 
 fn write_series(
-    out: &mut BoundedBuffer,
+    out: &mut dyn Write,
     labels: &LabelSet,
     series: &[NamedSeries],
     by_series: &BTreeMap<SeriesId, Vec<SelectedExemplar>>,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use prometheus_json::write_result;
 use query::{Language, QueryRequest, Settings, StoreSource, promql};
 use store::ReadView;
 
@@ -154,9 +155,7 @@ async fn query_response(
         let is_cut = response::truncate(&mut answer, *limit);
         let mut extras = response::warnings_and_gaps(&answer, text);
         extras.warnings.extend(is_cut.then(|| TRUNCATED.to_owned()));
-        success(active.response_buffer(), &extras, |out| {
-            response::write_result(out, &answer, *step != 0)
-        })
+        success(active.response_buffer(), &extras, |out| write_result(out, &answer, *step != 0))
     };
     Ok(context.run_query("prometheus", timeout, estimate, work).await?)
 }

@@ -9,15 +9,16 @@ use std::sync::Arc;
 use axum::extract::Path;
 use intake::Intake;
 use model::{Selector, Series, SeriesKind, selector};
+use prometheus_json::write_list;
 use query::{LabelSet, NAME, Source as _, StoreSource, StoredMetric, promql};
 use store::ReadView;
 
 use super::expression::{TRUNCATED, parse_error};
 use super::text_list::TextList;
-use super::{PrometheusError, ResponseExtras, success, write_list};
+use super::{PrometheusError, ResponseExtras, success};
 use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
-use crate::bounded_buffer::{BoundedBuffer, JsonBody};
+use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::json::write_text;
 use crate::parameters::{Parameters, parse_all};
@@ -188,7 +189,7 @@ async fn list_response<T>(
     parameters: Result<Parameters, ApiError>,
     endpoint: &'static str,
     collect: impl Fn(&ListRequest<'_>) -> Result<Vec<T>, ApiError> + Send + 'static,
-    write: impl Fn(&mut BoundedBuffer, &T) -> fmt::Result + Send + 'static,
+    write: impl Fn(&mut dyn fmt::Write, &T) -> fmt::Result + Send + 'static,
 ) -> Result<JsonBody, PrometheusError> {
     let parameters = parameters?;
     let limit = match parameters.integer("limit", 0, usize::MAX)? {
@@ -224,7 +225,7 @@ pub(super) async fn series(
             found.insert(LabelSet::new(pairs.chain([(NAME, series.name())])));
         })
     };
-    let write = |out: &mut BoundedBuffer, labels: &LabelSet| {
+    let write = |out: &mut dyn fmt::Write, labels: &LabelSet| {
         out.write_char('{')?;
         for (at, (name, value)) in labels.iter().enumerate() {
             out.write_str(if at > 0 { "," } else { "" })?;
@@ -254,7 +255,7 @@ pub(super) async fn labels(
             series.labels().iter().for_each(|(name, _)| insert_text(name, found));
         })
     };
-    let write = |out: &mut BoundedBuffer, text: &String| write_text(out, text);
+    let write = |out: &mut dyn fmt::Write, text: &String| write_text(out, text);
     list_response(context, parameters, "prometheus_labels", collect, write).await
 }
 
@@ -270,7 +271,7 @@ pub(super) async fn values(
             label_value(series, &label).into_iter().for_each(|value| insert_text(value, found));
         }),
     };
-    let write = |out: &mut BoundedBuffer, text: &String| write_text(out, text);
+    let write = |out: &mut dyn fmt::Write, text: &String| write_text(out, text);
     list_response(context, parameters, "prometheus_values", collect, write).await
 }
 

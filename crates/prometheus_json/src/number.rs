@@ -1,11 +1,15 @@
-//! Numbers and times in Prometheus' JSON format (util/jsonutil/marshal.go): a number is a string of
+//! Numbers and times (Prometheus' util/jsonutil/marshal.go): a number is a string of
 //! the fewest digits that read back as the same number, with an exponent below 1e-6 and from 1e21;
 //! a time is seconds with three decimals or none.
 
 use std::fmt::{Result, Write};
 
 /// Writes a number in quotes.
-pub(super) fn write_number(out: &mut dyn Write, value: f64) -> Result {
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write_number(out: &mut dyn Write, value: f64) -> Result {
     if value.is_nan() {
         return out.write_str("\"NaN\"");
     }
@@ -141,7 +145,11 @@ impl ShortestDecimal {
 }
 
 /// Writes a time in nanoseconds.
-pub(super) fn write_time(out: &mut dyn Write, ns: i64) -> Result {
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write_time(out: &mut dyn Write, ns: i64) -> Result {
     let ms = ns.div_euclid(1_000_000);
     let sign = if ms < 0 { "-" } else { "" };
     let (seconds, rest) = (ms.unsigned_abs() / 1000, ms.unsigned_abs() % 1000);

@@ -6,14 +6,14 @@ use std::ops::Range;
 
 use query::Bucket;
 
-use super::number::write_number;
+use crate::number::write_number;
 
 /// Maximum number of buckets whose text is kept, with some 60 bytes each.
 const BUCKETS_MAX: usize = 1 << 12;
 
 /// Texts of the bounds of buckets, made when they are first asked for.
 #[derive(Debug, Default)]
-pub(super) struct BucketTexts {
+pub(crate) struct BucketTexts {
     /// Ascending.
     buckets: Vec<(WrittenBounds, Range<usize>)>,
     text: String,
@@ -58,7 +58,7 @@ impl WrittenBounds {
 
 impl BucketTexts {
     /// Number of what the bounds include, lower and upper bound.
-    pub(super) fn bounds(&mut self, bucket: &Bucket) -> &str {
+    pub(crate) fn bounds(&mut self, bucket: &Bucket) -> &str {
         let bounds = WrittenBounds::of(bucket);
         let is_same = |held: &(WrittenBounds, Range<usize>)| held.0.order(&bounds).is_eq();
         if !self.buckets.get(self.next).is_some_and(is_same) {
