@@ -291,7 +291,7 @@ impl<'a> MetricFamily<'a> {
             Some(HistogramSample::Integer(histogram)) => histogram,
             Some(HistogramSample::Float(float)) => float.to_histogram().map_err(wrong)?,
             Some(HistogramSample::Stale) | None => {
-                return Err(("a histogram", "the mark of its end".to_owned()));
+                return Err(("a histogram", "a staleness marker".to_owned()));
             }
         };
         let mut exemplars = Vec::new();

@@ -1,4 +1,4 @@
-//! Post mortem of exited processes, as text.
+//! Post mortem of ended processes, as text.
 
 use render::table::format_table;
 use render::text::escape_control;
@@ -12,8 +12,8 @@ use crate::operations::Operations;
 use crate::reference_time::{self, ReferenceTime};
 use crate::{InspectError, Result, listing, report};
 
-/// Table of crashed processes, latest first, and errors of those that could not be read.
-pub fn latest_dead(mut processes: Vec<MatchedProcess>) -> Result<(String, Vec<shm::Error>)> {
+/// Table of crashed processes, latest created file first, and errors of those that could not be read.
+pub fn terminated_table(mut processes: Vec<MatchedProcess>) -> Result<(String, Vec<shm::Error>)> {
     processes.retain(|process| process.attached.metrics_file().state == ProcessState::Terminated);
     if processes.is_empty() {
         let message =
@@ -21,10 +21,10 @@ pub fn latest_dead(mut processes: Vec<MatchedProcess>) -> Result<(String, Vec<sh
         return Err(InspectError::NoProcess(message.to_owned()));
     }
     let mut errors = Vec::new();
-    let heading = ["pid", "program", "since", "in flight", "oldest", "latest sign of life"];
+    let heading = ["pid", "program", "created", "in flight", "oldest", "latest sign of life"];
     let mut rows = vec![heading.map(str::to_owned)];
     for process in &mut processes {
-        let (since, program, pid) = (
+        let (created, program, pid) = (
             listing::created_text(process),
             escape_control(process.program()),
             process.attached.pid().to_string(),
@@ -44,12 +44,12 @@ pub fn latest_dead(mut processes: Vec<MatchedProcess>) -> Result<(String, Vec<sh
             _ => (count(operations.count()), operations.oldest_age()),
         };
         let sign = as_of.unix_ns.map_or_else(|| "unknown".to_owned(), reference_time::time_ms_text);
-        rows.push([pid, program, since, in_flight, oldest, sign]);
+        rows.push([pid, program, created, in_flight, oldest, sign]);
     }
     Ok((format_table(&rows, [true, false, false, true, true, false]), errors))
 }
 
-/// Post mortem of an exited process: in-flight operations by age, or in groups by the tag `by`, and
+/// Post mortem of an ended process: in-flight operations by age, or in groups by the tag `by`, and
 /// all metrics.
 pub fn to_text(mut process: MatchedProcess, by: Option<&str>) -> Result<String> {
     if process.running_pid().is_some() {

@@ -63,7 +63,7 @@ impl InFlightQueue {
     }
 
     /// The longest waiting request.
-    pub(crate) fn next(&self) -> Option<RequestId> {
+    pub(crate) fn next_waiting(&self) -> Option<RequestId> {
         self.waiting.front().copied()
     }
 
@@ -80,7 +80,7 @@ impl InFlightQueue {
 
     /// Removes a request. Of the waiting ones, only the first can end.
     pub(crate) fn end(&mut self, request_id: RequestId) -> InFlightRequest {
-        if self.next() == Some(request_id) {
+        if self.next_waiting() == Some(request_id) {
             self.waiting.pop_front();
         }
         self.all.remove(request_id as usize)
@@ -152,20 +152,20 @@ mod tests {
     #[test]
     fn oldest_request_is_due_first() {
         let mut queue = started(3);
-        let first = queue.next().unwrap();
+        let first = queue.next_waiting().unwrap();
         queue.send_next(10, 7);
         queue.end(first);
         // Its ID is reused.
         queue.begin(4, 4, Arc::default());
         let (request_id, oldest) = queue.oldest().unwrap();
-        assert_eq!((oldest.due_ns, Some(request_id)), (2, queue.next()));
+        assert_eq!((oldest.due_ns, Some(request_id)), (2, queue.next_waiting()));
         assert_eq!((queue.len(), queue.waiting(), queue.started()), (3, 3, 4));
     }
 
     #[test]
     fn ended_requests_do_not_wait() {
         let mut queue = started(2);
-        let request_id = queue.next().unwrap();
+        let request_id = queue.next_waiting().unwrap();
         assert!(!queue.end(request_id).is_sent());
         let next = queue.send_next(10, 7).unwrap();
         assert_eq!((next.due_ns, next.is_sent(), next.connection), (2, true, 7));
@@ -179,7 +179,7 @@ mod tests {
         queue.send_next(1, 0);
         for due_ns in 2..20_000 {
             queue.begin(due_ns, due_ns, Arc::default());
-            let request_id = queue.next().unwrap();
+            let request_id = queue.next_waiting().unwrap();
             queue.end(request_id);
         }
         assert_eq!(queue.oldest().unwrap().1.due_ns, 1);

@@ -66,7 +66,7 @@ pub(crate) struct ExpressionExpectation {
 pub struct RuleTestFailure {
     /// Name of the test, or its number.
     pub test: String,
-    /// Position of the expectation; none if an evaluation failed.
+    /// Position of the expectation, also if its evaluation failed; none for errors of rule files.
     pub position: Option<FilePosition>,
     /// What was expected, and what was found.
     pub message: String,

@@ -177,15 +177,15 @@ pub const ENTRY: [Field; 8] = [
 /// Size of [`ENTRY`].
 pub const ENTRY_BYTES: usize = 64;
 /// Offset of the registry.
-pub const REGISTRY: usize = HEADER_BYTES + LANES_MAX * LANE_BYTES;
+pub const REGISTRY_OFFSET: usize = HEADER_BYTES + LANES_MAX * LANE_BYTES;
 /// Limit of series per process.
 pub const ENTRIES_MAX: usize = 16_384;
 /// Offset of the string table.
-pub const STRINGS: usize = REGISTRY + ENTRIES_MAX * ENTRY_BYTES;
+pub const STRINGS: usize = REGISTRY_OFFSET + ENTRIES_MAX * ENTRY_BYTES;
 /// Capacity of the string table in bytes.
 pub const STRINGS_BYTES: usize = 4 << 20;
 /// Offset of lane 0.
-pub const LANES: usize = (STRINGS + STRINGS_BYTES).next_multiple_of(PAGE_MAX);
+pub const LANES_OFFSET: usize = (STRINGS + STRINGS_BYTES).next_multiple_of(PAGE_MAX);
 /// Largest page size of any CPU: lanes start at a multiple of it, so that they can be mapped
 /// everywhere.
 pub const PAGE_MAX: usize = 64 << 10;
@@ -198,7 +198,7 @@ pub const PAGE: usize = 4096;
 
 /// Offset of a lane.
 pub const fn lane_offset(lane: usize) -> usize {
-    LANES + lane * LANE_STRIDE
+    LANES_OFFSET + lane * LANE_STRIDE
 }
 
 /// Kinds of series: the low byte of an entry's first word, which is written last.
@@ -290,7 +290,7 @@ pub const STRING_MAX: usize = 4096;
 
 const _: () = {
     assert!(
-        LANES.is_multiple_of(PAGE_MAX)
+        LANES_OFFSET.is_multiple_of(PAGE_MAX)
             && LANE_STRIDE.is_multiple_of(PAGE)
             && SMALL_BYTES.is_multiple_of(PAGE)
     );

@@ -252,7 +252,7 @@ impl Registry {
         }
         self.strings_used = self.strings_used.max(at);
         for number in 0..count {
-            let offset = layout::REGISTRY + number * layout::ENTRY_BYTES;
+            let offset = layout::REGISTRY_OFFSET + number * layout::ENTRY_BYTES;
             let words = std::array::from_fn(|at| word(offset + at * 8));
             let entry = RegistryEntry { words: &words, texts: &texts };
             let of_kind =
@@ -302,7 +302,7 @@ impl FileSpace<'_> {
     fn reserve_entry(&mut self, number: usize) -> Result<()> {
         let end = (number + 1) * layout::ENTRY_BYTES;
         if end > *self.registry_reserved {
-            (self.reserve)(layout::REGISTRY + *self.registry_reserved, RESERVE_STEP)?;
+            (self.reserve)(layout::REGISTRY_OFFSET + *self.registry_reserved, RESERVE_STEP)?;
             *self.registry_reserved += RESERVE_STEP;
         }
         Ok(())
@@ -333,7 +333,7 @@ impl FileSpace<'_> {
     fn write_entry(&self, number: usize, words: [u64; 8]) {
         let entry: &U64Cells<8> = self
             .head
-            .at(layout::REGISTRY + number * layout::ENTRY_BYTES)
+            .at(layout::REGISTRY_OFFSET + number * layout::ENTRY_BYTES)
             .expect("BUG: an entry outside the registry");
         publish(entry, &words, self.word(header::REGISTRY_COUNT * 8), number);
     }

@@ -137,11 +137,11 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
         return Err(Error::Version { path, found, features, supported: layout::VERSION });
     }
     let places = [
-        ("registry", header::REGISTRY, layout::REGISTRY),
+        ("registry", header::REGISTRY, layout::REGISTRY_OFFSET),
         ("registry_capacity", header::REGISTRY_CAPACITY, layout::ENTRIES_MAX),
         ("strings", header::STRINGS, layout::STRINGS),
         ("strings_capacity", header::STRINGS_CAPACITY, layout::STRINGS_BYTES),
-        ("lanes", header::LANES, layout::LANES),
+        ("lanes", header::LANES, layout::LANES_OFFSET),
         ("lane_stride", header::LANE_STRIDE, layout::LANE_STRIDE),
         ("lane_capacity", header::LANE_CAPACITY, layout::LANES_MAX),
         ("small_capacity", header::SMALL_CAPACITY, layout::SMALL_BYTES),
@@ -168,7 +168,8 @@ fn read_header(path: &Path, file: &File) -> Result<[u64; header::WORDS]> {
         }
     }
     let length = file.metadata().map_err(Error::io("looking at", path))?.len();
-    let needed = layout::LANES as u64 + words[header::LANES_USED] * layout::LANE_STRIDE as u64;
+    let needed =
+        layout::LANES_OFFSET as u64 + words[header::LANES_USED] * layout::LANE_STRIDE as u64;
     if length < needed {
         return Err(damaged_error(path, format!("file has {length} bytes, lanes need {needed}")));
     }
@@ -180,8 +181,8 @@ impl FileSource {
     pub(crate) fn open(path: &Path, is_copied: bool) -> Result<FileSource> {
         let (file, found) = open(path)?;
         let how = if found.uid() == rustix::process::geteuid().as_raw() && !is_copied {
-            let head =
-                Map::new(&file, 0, layout::REGISTRY, false).map_err(Error::io("mapping", path))?;
+            let head = Map::new(&file, 0, layout::REGISTRY_OFFSET, false)
+                .map_err(Error::io("mapping", path))?;
             SourceAccess::Mapped { head, lanes: Vec::new() }
         } else {
             SourceAccess::Copied { head: Vec::new(), lanes: Vec::new(), bytes: 0 }

@@ -123,7 +123,7 @@ impl Lane {
         let has_space =
             !is_full() && record_failure(writer.reserve_large(number, offset, bytes)).is_ok();
         if !has_space {
-            writer.count_lost_record();
+            writer.count_lost_value();
         }
         has_space
     }
@@ -167,7 +167,7 @@ pub(crate) fn slow_path(small: usize) -> Option<SlowPathOutcome> {
             let lane = shared(small);
             match lane {
                 Some(_) => writer.mark_shared_lane_used(),
-                None => writer.count_lost_record(),
+                None => writer.count_lost_value(),
             }
             lane.map(SlowPathOutcome::Shared)
         }

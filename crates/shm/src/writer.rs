@@ -81,9 +81,10 @@ impl MetricsFileWriter {
         parent: Option<&MetricsFileWriter>,
     ) -> Result<MetricsFileWriter> {
         let file = File::from(file);
-        extend_file(path, &file, layout::LANES as u64)?;
-        reserve_space(path, &file, 0, layout::REGISTRY)?;
-        let head = Map::new(&file, 0, layout::LANES, true).map_err(Error::io("mapping", path))?;
+        extend_file(path, &file, layout::LANES_OFFSET as u64)?;
+        reserve_space(path, &file, 0, layout::REGISTRY_OFFSET)?;
+        let head =
+            Map::new(&file, 0, layout::LANES_OFFSET, true).map_err(Error::io("mapping", path))?;
         let writer = MetricsFileWriter {
             path: path.to_owned(),
             file,
@@ -108,9 +109,9 @@ impl MetricsFileWriter {
         writer.open_lane(&mut inside, 0)?;
         if let Some(parent) = parent {
             // Another thread of the parent may have held the lock at the time of the fork.
-            let families = parent.state.try_lock();
+            let parent_state = parent.state.try_lock();
             let empty = Registry::new();
-            let of = families.as_deref().map_or(&empty, |inside| &inside.registry);
+            let of = parent_state.as_deref().map_or(&empty, |inside| &inside.registry);
             inside.with_space(&writer, |registry, room| {
                 registry.copy_from_parent(room, &parent.head, of)
             })?;
@@ -145,11 +146,11 @@ impl MetricsFileWriter {
             (header::CREATED, created),
             (header::CREATED_UNIX, clock::wall().unix_ns as u64),
             (header::STATE, state::BUILDING),
-            (header::REGISTRY, layout::REGISTRY as u64),
+            (header::REGISTRY, layout::REGISTRY_OFFSET as u64),
             (header::REGISTRY_CAPACITY, layout::ENTRIES_MAX as u64),
             (header::STRINGS, layout::STRINGS as u64),
             (header::STRINGS_CAPACITY, layout::STRINGS_BYTES as u64),
-            (header::LANES, layout::LANES as u64),
+            (header::LANES, layout::LANES_OFFSET as u64),
             (header::LANE_STRIDE, layout::LANE_STRIDE as u64),
             (header::LANE_CAPACITY, layout::LANES_MAX as u64),
             (header::SMALL_CAPACITY, layout::SMALL_BYTES as u64),
@@ -267,8 +268,8 @@ impl MetricsFileWriter {
         Ok(())
     }
 
-    /// Counts a dropped record.
-    pub(crate) fn count_lost_record(&self) {
+    /// Counts a recorded value without space for its cells.
+    pub(crate) fn count_lost_value(&self) {
         self.word(header::LOST_VALUES).fetch_add(1, Ordering::Relaxed);
     }
 

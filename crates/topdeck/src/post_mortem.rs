@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         None => {
             let (processes, problems) = find::find_all();
             problems.iter().for_each(print_message);
-            let (text, errors) = post_mortem::latest_dead(processes)?;
+            let (text, errors) = post_mortem::terminated_table(processes)?;
             errors.iter().for_each(print_message);
             text
         }

@@ -54,7 +54,7 @@ pub(crate) struct NodeSettings {
     pub(crate) data_dir: Option<FilePath>,
     /// Durability of a batch before it is acknowledged: `disk` (default), `process` or `memory`.
     pub(crate) durability: AckLevelSetting,
-    /// Interval at which sources write their aggregates: `10s`, from 1 s to 60 s.
+    /// Interval at which built-in sources write their aggregates: `10s`, from 1 s to 60 s.
     pub(crate) collection_interval: Option<DurationSetting>,
     pub(crate) http: HttpSettings,
     pub(crate) journal: JournalSettings,
@@ -114,7 +114,7 @@ pub(crate) struct Limits {
     pub(crate) idle_timeout: Option<DurationSetting>,
     /// Maximum number of connections: 16,384.
     pub(crate) max_connections: Option<usize>,
-    /// Maximum number of heavy queries that run at a time: 8.
+    /// Maximum number of heavy queries (docs/limits.md) that run at a time: 8.
     pub(crate) max_concurrent_queries: Option<usize>,
     /// Maximum memory of all queries together: `1GiB`.
     pub(crate) max_query_memory: Option<Size>,
@@ -228,7 +228,8 @@ impl Settings {
     }
 
     /// All problems of a text, and the settings, in which values that cannot be read are absent.
-    /// There are no settings if most of them are unknown.
+    /// There are no settings after a syntax
+    /// error, and without a readable `data_dir`.
     fn check(
         text: &str,
         dir: &Path,
@@ -248,7 +249,7 @@ impl Settings {
                 FileContents::Checked => SettingsCheck::with_contents(&document),
                 FileContents::Unchecked => SettingsCheck::new(&document),
             };
-            node.check_check(&mut check);
+            node.validate_node(&mut check);
             roles.validate_settings(&mut check);
             problems.extend(check.finish());
             let host = document.text_of(TableRef::named("host"), "name").map(str::to_owned);

@@ -14,7 +14,7 @@ use crate::error::DecodeError;
 use crate::histogram::Histogram;
 use crate::scheme::Scheme;
 
-/// Maximum number of indexes between the first and the last bucket of a [`CountWindow`]: 512 KiB.
+/// Maximum number of indexes between the first and the last bucket of a [`DenseCounts`]: 512 KiB.
 const WINDOW_MAX: i64 = 1 << 16;
 
 /// Decoded counts of a block whose histograms have only positive buckets and a zero bucket. It may
@@ -226,13 +226,13 @@ fn is_window(indexes: Option<(i32, i32)>) -> bool {
 
 /// Dense counts of positive buckets, and of the zero bucket. Sums are modulo 2^64.
 #[derive(Clone, Debug, Default)]
-pub struct CountWindow {
+pub struct DenseCounts {
     first: i32,
     positive: Vec<u64>,
     zero: u64,
 }
 
-impl CountWindow {
+impl DenseCounts {
     /// Extends the window to the buckets of a block; `false` if they are too far apart.
     #[must_use]
     pub fn extend_to_block(&mut self, block: &DecodedBlock) -> bool {
@@ -296,7 +296,7 @@ impl CountWindow {
         self.add_signed(histogram, false)
     }
 
-    /// Subtracts what [`CountWindow::add_histogram`] adds.
+    /// Subtracts what [`DenseCounts::add_histogram`] adds.
     #[must_use]
     pub fn subtract_histogram(&mut self, histogram: &Histogram) -> bool {
         self.add_signed(histogram, true)
@@ -342,7 +342,7 @@ impl CountWindow {
 
     /// Extends the window to the buckets of another one; `false` if they are too far apart.
     #[must_use]
-    pub fn extend_to_window(&mut self, other: &CountWindow) -> bool {
+    pub fn extend_to_window(&mut self, other: &DenseCounts) -> bool {
         other.positive.len().checked_sub(1).is_none_or(|length| {
             // Between two indexes of 32 bits.
             let last = i64::from(other.first).wrapping_add(length as i64) as i32;
@@ -352,7 +352,7 @@ impl CountWindow {
 
     /// Adds the counts of another window; `false` if they are too far apart.
     #[must_use]
-    pub fn add_window(&mut self, other: &CountWindow) -> bool {
+    pub fn add_window(&mut self, other: &DenseCounts) -> bool {
         if !self.extend_to_window(other) {
             return false;
         }
@@ -372,8 +372,8 @@ impl CountWindow {
         (pairs.map(|(index, &count)| (index as i32, count)).collect(), self.zero)
     }
 
-    /// Increase since earlier counts, as [`CountWindow::buckets`]; `None` if a count has decreased.
-    pub fn increase_since(&self, before: &CountWindow) -> Option<(Vec<(i32, u64)>, u64)> {
+    /// Increase since earlier counts, as [`DenseCounts::buckets`]; `None` if a count has decreased.
+    pub fn increase_since(&self, before: &DenseCounts) -> Option<(Vec<(i32, u64)>, u64)> {
         let zero = self.zero.checked_sub(before.zero)?;
         let mut increase = self.clone();
         let (mut buckets, _) = before.buckets();
@@ -448,14 +448,14 @@ mod tests {
             assert!(some.decode_rows(&bytes, rows).unwrap());
             assert!((rows..rows + 32).contains(&some.decoded_rows()), "{rows}");
             assert_eq!(some.totals(), &counts.totals()[..some.decoded_rows()]);
-            let [mut of_some, mut of_all] = [(); 2].map(|()| CountWindow::default());
+            let [mut of_some, mut of_all] = [(); 2].map(|()| DenseCounts::default());
             assert!(of_some.extend_to_block(&some) && of_all.extend_to_block(&counts));
             of_some.add_rows(&some, 0..rows, false);
             of_all.add_rows(&counts, 0..rows, false);
             assert_eq!(of_some.buckets(), of_all.buckets(), "{rows}");
             assert_eq!(of_some.total(), counts.totals()[..rows].iter().sum());
         }
-        let mut sliding = CountWindow::default();
+        let mut sliding = DenseCounts::default();
         assert!(sliding.extend_to_block(&counts));
         let mut held = 0..0;
         for (start, end) in [(0, 1), (0, 9), (3, 40), (40, 40), (40, 150), (149, 150)] {
@@ -463,11 +463,11 @@ mod tests {
             sliding.add_rows(&counts, held.end.max(start)..end, false);
             sliding.add_rows(&counts, held.start..start.min(held.end), true);
             held = start..end;
-            let mut expected = CountWindow::default();
+            let mut expected = DenseCounts::default();
             for histogram in &all[start..end] {
                 assert!(expected.add_histogram(histogram));
             }
-            let buckets = |window: &CountWindow| -> Vec<(i64, u64)> {
+            let buckets = |window: &DenseCounts| -> Vec<(i64, u64)> {
                 let (first, counts) = window.positive();
                 let pairs = (i64::from(first)..).zip(counts.iter().copied());
                 pairs.filter(|(_, count)| *count > 0).collect()
@@ -486,21 +486,21 @@ mod tests {
             block::encode(std::slice::from_ref(&histogram), SeriesMeta::default(), &mut bytes)
                 .unwrap();
             assert!(DecodedBlock::decode(&bytes).unwrap().is_none(), "{value}");
-            assert!(!CountWindow::default().add_histogram(&histogram), "{value}");
+            assert!(!DenseCounts::default().add_histogram(&histogram), "{value}");
         }
     }
 
     #[test]
     fn an_increase_is_the_difference_of_counts_that_have_not_decreased() {
         let window = |buckets: &[(i32, u64)], zero| {
-            let mut window = CountWindow::default();
+            let mut window = DenseCounts::default();
             assert!(window.extend_to_buckets(buckets));
             buckets.iter().for_each(|&(index, count)| window.add_count(index, count));
             window.add_zeros(zero);
             window
         };
         let before = window(&[(-3, 2), (4, 1)], 5);
-        let check = |now: CountWindow, expected: Option<(Vec<(i32, u64)>, u64)>| {
+        let check = |now: DenseCounts, expected: Option<(Vec<(i32, u64)>, u64)>| {
             assert_eq!(now.increase_since(&before), expected);
         };
         check(window(&[(-3, 2), (4, 1)], 5), Some((vec![], 0)));
@@ -509,12 +509,12 @@ mod tests {
         check(window(&[(-3, 1), (4, 9)], 5), None);
         check(window(&[(4, 9)], 5), None);
         check(window(&[(1 << 20, 9)], 5), None);
-        check(CountWindow::default(), None);
+        check(DenseCounts::default(), None);
     }
 
     #[test]
     fn a_window_is_bounded() {
-        let mut window = CountWindow::default();
+        let mut window = DenseCounts::default();
         assert!(window.extend_to((-5, 5)));
         assert!(window.extend_to((-9, 2)));
         assert_eq!(window.positive(), (-9, &[0; 15][..]));

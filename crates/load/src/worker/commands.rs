@@ -8,7 +8,7 @@ impl Worker {
     /// Starts the command of the longest waiting request if a slot is free. One at a time: during a
     /// start others exit, or become due.
     pub(super) fn start_next(&mut self) {
-        let Some(request_id) = self.in_flight.next() else { return };
+        let Some(request_id) = self.in_flight.next_waiting() else { return };
         if self.is_full() {
             return self.count_queued(request_id);
         }

@@ -13,7 +13,7 @@ impl Worker {
         if self.is_command() {
             return self.start_next();
         }
-        while let Some(request_id) = self.in_flight.next() {
+        while let Some(request_id) = self.in_flight.next_waiting() {
             let Some(key) = self.pool.take_available() else {
                 if !self.needs_connection() {
                     return;
@@ -82,7 +82,7 @@ impl Worker {
 
     /// Fails the longest waiting request: no connection.
     pub(super) fn not_connected(&mut self, failure: Failure) {
-        if let Some(request_id) = self.in_flight.next() {
+        if let Some(request_id) = self.in_flight.next_waiting() {
             self.fail(request_id, failure, clock::now());
         }
     }

@@ -4,7 +4,7 @@
 //! in Prometheus; with custom buckets, in the outermost one. NaN values are in `count` and in no
 //! bucket, and make the sum NaN, as does an unknown sum.
 
-use hist::codec::decoded_block::CountWindow;
+use hist::codec::decoded_block::DenseCounts;
 use hist::{Buckets, Exp2, Histogram, Mixture, Scheme};
 
 use super::bound::BEYOND_INDEX;
@@ -94,7 +94,7 @@ impl SchemeConversion {
 
     /// Histogram of the counts of a window, which has only positive values and zeros, times a
     /// factor. Its total count and sum are left to the caller.
-    pub(crate) fn convert_window(&self, window: &CountWindow, factor: f64) -> FloatHistogram {
+    pub(crate) fn convert_window(&self, window: &DenseCounts, factor: f64) -> FloatHistogram {
         let (first, counts) = window.positive();
         // A histogram is kept for each step: it takes no more memory than its buckets.
         let used = counts.iter().filter(|&&count| count > 0).count();

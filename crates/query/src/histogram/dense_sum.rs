@@ -5,7 +5,7 @@
 //! integers and multiplied once. Other counts are multiplied one by one, and added with
 //! compensation (Kahan–Neumaier). Empty buckets take memory too, so their range is bounded.
 
-use hist::codec::decoded_block::CountWindow;
+use hist::codec::decoded_block::DenseCounts;
 
 use super::compensation::{KahanSum, add_compensated};
 use super::{FloatHistogram, ResetHint, SchemeConversion};
@@ -19,7 +19,7 @@ const INTEGERS_MAX: f64 = (1u64 << 63) as f64;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DenseSum {
     /// Counts that have to be multiplied by the factor.
-    integers: CountWindow,
+    integers: DenseCounts,
     factor: f64,
     /// Number of their values.
     integer_count: f64,
@@ -32,7 +32,7 @@ pub(crate) struct DenseSum {
 impl DenseSum {
     /// Counts to which those of a histogram with this many values can be added: they have its
     /// factor. Else use [`DenseSum::add_counts`]. Both need [`DenseSum::add_totals`].
-    pub(crate) fn integer_counts(&mut self, count: f64, factor: f64) -> Option<&mut CountWindow> {
+    pub(crate) fn integer_counts(&mut self, count: f64, factor: f64) -> Option<&mut DenseCounts> {
         if self.integer_count == 0.0 {
             self.factor = factor;
         }
@@ -45,7 +45,7 @@ impl DenseSum {
     }
 
     /// Adds counts times a factor.
-    pub(crate) fn add_counts(&mut self, counts: &CountWindow, factor: f64) {
+    pub(crate) fn add_counts(&mut self, counts: &DenseCounts, factor: f64) {
         let (first, positive) = counts.positive();
         self.cells.add(first, positive.iter().map(|&count| (count as f64 * factor, 0.0)));
         let zeros = counts.zero_count() as f64 * factor;
@@ -177,16 +177,16 @@ mod tests {
 
     use super::*;
 
-    fn window(first: i32, counts: &[u64], zeros: u64) -> CountWindow {
+    fn window(first: i32, counts: &[u64], zeros: u64) -> DenseCounts {
         let buckets: Vec<(i32, u64)> = (first..).zip(counts.iter().copied()).collect();
-        let mut window = CountWindow::default();
+        let mut window = DenseCounts::default();
         assert!(window.extend_to_buckets(&buckets));
         buckets.iter().for_each(|&(index, count)| window.add_count(index, count));
         window.add_zeros(zeros);
         window
     }
 
-    fn add(sum: &mut DenseSum, counts: &CountWindow, factor: f64) -> bool {
+    fn add(sum: &mut DenseSum, counts: &DenseCounts, factor: f64) -> bool {
         let count = counts.total() as f64;
         match sum.integer_counts(count, factor) {
             Some(integers) => assert!(integers.add_window(counts)),
@@ -208,7 +208,7 @@ mod tests {
             (window(4, &[9], 5), 1.25),
             (window(-9, &[4], 5), 1.25),
             (window(4, &[9], 5), 1.1),
-            (CountWindow::default(), 1.0),
+            (DenseCounts::default(), 1.0),
         ];
         let conversion = exp2();
         let mut dense = DenseSum::default();

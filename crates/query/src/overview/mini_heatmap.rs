@@ -6,8 +6,8 @@
 //! (factor 64) has the full resolution. It is a picture: counts are exact, positions are those of
 //! the middles of buckets.
 //!
-//! Rows that are longer than a minute are spread over their minutes. A minute in which no row ends,
-//! and which none covers, has no data, which is not the same as no values.
+//! Samples that cover more than a minute are spread over their minutes. A minute in which no sample
+//! ends, and which none covers, has no data, which is not the same as no values.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -37,8 +37,8 @@ const NOT_POSITIVE: i16 = -5000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct MinuteCounts {
     minutes: VecDeque<MinuteColumn>,
-    /// Minutes that a row covers; `None` if that is learned from the distances of the minutes in
-    /// which rows end.
+    /// Minutes that a sample covers; `None` if that is learned from the distances of the minutes in
+    /// which samples end.
     pub(super) row_minutes: Option<usize>,
 }
 
@@ -46,13 +46,13 @@ pub(super) struct MinuteCounts {
 struct MinuteColumn {
     start: i64,
     has_gap: bool,
-    presence: RowPresence,
+    presence: SamplePresence,
     bins: Arc<[(i16, u64)]>,
 }
 
-/// Whether a row ends in a minute, even one without values.
+/// Whether a sample of a row ends in a minute, even one without values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RowPresence {
+pub(super) enum SamplePresence {
     Present,
     Absent,
     /// The row has too many series to look.
@@ -67,7 +67,7 @@ impl MinuteCounts {
         start: i64,
         values: &Mixture,
         has_gap: bool,
-        presence: RowPresence,
+        presence: SamplePresence,
     ) {
         while self.minutes.back().is_some_and(|minute| minute.start >= start) {
             self.minutes.pop_back();
@@ -78,7 +78,7 @@ impl MinuteCounts {
             *count = count.saturating_add(cell.count);
         }
         let bins = bins.into_iter().collect();
-        let presence = if values.count() > 0 { RowPresence::Present } else { presence };
+        let presence = if values.count() > 0 { SamplePresence::Present } else { presence };
         self.minutes.push_back(MinuteColumn { start, has_gap, presence, bins });
     }
 
@@ -89,9 +89,9 @@ impl MinuteCounts {
         }
     }
 
-    /// Whether no row ends in some of the `COLUMNS` minutes from `start`, although one does in
-    /// others: the length of rows decides how they are drawn.
-    pub(super) fn has_intervals(&self, start: i64) -> bool {
+    /// Whether no sample ends in some of the `COLUMNS` minutes from `start`, although one does in
+    /// others: the length of samples decides how they are drawn.
+    pub(super) fn lacks_samples(&self, start: i64) -> bool {
         let with_rows = self.columns_with_rows(start);
         let is_over = |at: &&usize| **at != RUNNING;
         !with_rows.is_empty() && with_rows.iter().filter(is_over).count() < RUNNING
@@ -112,7 +112,7 @@ impl MinuteCounts {
     }
 
     fn columns_with_rows(&self, start: i64) -> Vec<usize> {
-        let is_present = |minute: &&MinuteColumn| minute.presence == RowPresence::Present;
+        let is_present = |minute: &&MinuteColumn| minute.presence == SamplePresence::Present;
         let with_rows = self.minutes.iter().filter(is_present);
         let columns = with_rows.map(|minute| column_of(minute, start));
         columns.flatten().collect()
@@ -155,7 +155,7 @@ impl MinuteCounts {
         let interval = interval_minutes(&with_rows);
         let minutes = self.row_minutes.or(interval).unwrap_or(1);
         fill_intervals(&mut cells, &with_rows, &missing, minutes);
-        let without = shown().filter(|minute| minute.presence == RowPresence::Absent);
+        let without = shown().filter(|minute| minute.presence == SamplePresence::Absent);
         let mut no_data: Vec<usize> = without.filter_map(|one| column_of(one, start)).collect();
         no_data.retain(|at| {
             let is_covered = (*at..at.saturating_add(minutes)).any(|end| with_rows.contains(&end));
@@ -273,7 +273,7 @@ mod tests {
     fn check(minutes: &[&[(f64, u64)]], expected_bins: usize, expected_most: u64) -> MiniHeatmap {
         let mut counts = MinuteCounts::default();
         for (at, minute) in minutes.iter().enumerate() {
-            counts.set(at as i64 * store::MINUTE, &values(minute), false, RowPresence::Absent);
+            counts.set(at as i64 * store::MINUTE, &values(minute), false, SamplePresence::Absent);
         }
         let picture = counts.picture(0).unwrap();
         assert_eq!(picture.levels.len(), COLUMNS * BINS);
@@ -315,7 +315,7 @@ mod tests {
             let has_row = rows.contains(&at);
             let of = if has_row { values(&[(100.0, 50)]) } else { Mixture::default() };
             let has_gap = gaps.contains(&at);
-            counts.set(at as i64 * store::MINUTE, &of, has_gap, RowPresence::Absent);
+            counts.set(at as i64 * store::MINUTE, &of, has_gap, SamplePresence::Absent);
         }
         let picture = counts.picture(0).unwrap();
         let columns = picture.levels.chunks(BINS).enumerate();
@@ -369,10 +369,12 @@ mod tests {
     #[test]
     fn minute_whose_row_has_no_values_has_data() {
         let mut counts = MinuteCounts::default();
-        counts.set(0, &values(&[(10.0, 1)]), false, RowPresence::Absent);
-        for (at, presence) in
-            [(1, RowPresence::Present), (2, RowPresence::Absent), (3, RowPresence::Unknown)]
-        {
+        counts.set(0, &values(&[(10.0, 1)]), false, SamplePresence::Absent);
+        for (at, presence) in [
+            (1, SamplePresence::Present),
+            (2, SamplePresence::Absent),
+            (3, SamplePresence::Unknown),
+        ] {
             counts.set(at * store::MINUTE, &Mixture::default(), false, presence);
         }
         assert_eq!(counts.picture(0).unwrap().no_data, [2]);
@@ -381,13 +383,13 @@ mod tests {
     #[test]
     fn a_minute_without_values_is_empty_and_one_with_a_gap_is_marked() {
         let mut counts = MinuteCounts::default();
-        counts.set(0, &values(&[(10.0, 1)]), false, RowPresence::Absent);
-        counts.set(store::MINUTE, &Mixture::default(), true, RowPresence::Absent);
+        counts.set(0, &values(&[(10.0, 1)]), false, SamplePresence::Absent);
+        counts.set(store::MINUTE, &Mixture::default(), true, SamplePresence::Absent);
         let picture = counts.picture(0).unwrap();
         assert!(picture.levels[BINS..2 * BINS].iter().all(|level| *level == 0));
         assert_eq!(picture.missing, [1]);
         // A minute is read again as data arrives.
-        counts.set(store::MINUTE, &values(&[(10.0, 9)]), false, RowPresence::Absent);
+        counts.set(store::MINUTE, &values(&[(10.0, 9)]), false, SamplePresence::Absent);
         let picture = counts.picture(0).unwrap();
         assert_eq!((picture.most, picture.missing.len()), (9, 0));
         counts.forget_before(2 * store::MINUTE);
@@ -401,9 +403,9 @@ mod tests {
             0,
             &values(&[(0.0, 1), (10.0, 5), (252.0, 7), (900.0, 3)]),
             false,
-            RowPresence::Absent,
+            SamplePresence::Absent,
         );
-        counts.set(store::MINUTE, &Mixture::default(), false, RowPresence::Absent);
+        counts.set(store::MINUTE, &Mixture::default(), false, SamplePresence::Absent);
         let minute = |start: i64, above: u64, count: u64| MinuteAbove { start, above, count };
         let expected = [minute(0, 3, 16), minute(store::MINUTE, 0, 0)];
         assert_eq!(counts.above(250.0), expected);

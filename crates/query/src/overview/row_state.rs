@@ -13,7 +13,7 @@ use super::affected_users::{AffectedUsers, RowUsers, UserReadLimit, UserScan};
 use super::day_hours::WorstHour;
 use super::day_values::{DayValues, LATE};
 use super::deviation::{DAYS, DAYS_MIN, Deviation};
-use super::mini_heatmap::{COLUMNS, MinuteCounts, RowPresence};
+use super::mini_heatmap::{COLUMNS, MinuteCounts, SamplePresence};
 use super::onset::onset;
 use super::row_reader::{RowReader, gap_bytes, merge, mixture_bytes};
 use super::row_threshold::RowThreshold;
@@ -257,7 +257,7 @@ impl RowState {
         let mut past_gaps = Vec::new();
         if self.compared_at.is_none_or(|at| at + HOUR_READ_EVERY <= now) {
             self.read_minutes(view, first_minute(now)..minute_after(now))?;
-            let lacks_rows = self.minutes.has_intervals(first_minute(now));
+            let lacks_rows = self.minutes.lacks_samples(first_minute(now));
             self.minutes.row_minutes = match lacks_rows {
                 true => self.row_minutes(view, now)?,
                 false => None,
@@ -329,7 +329,7 @@ impl RowState {
         for column in columns {
             let presence = match column.value.count() {
                 0 => self.presence(view, &mut ends, column.start)?,
-                _ => RowPresence::Present,
+                _ => SamplePresence::Present,
             };
             let has_gap = !column.gaps.is_empty();
             self.minutes.set(column.start, &column.value, has_gap, presence);
@@ -343,12 +343,12 @@ impl RowState {
     }
 
     /// Whether a row without values ends in a minute.
-    fn presence(&self, view: &ReadView, ends: &mut RowEnds, start: i64) -> Result<RowPresence> {
+    fn presence(&self, view: &ReadView, ends: &mut RowEnds, start: i64) -> Result<SamplePresence> {
         if self.latest_end.is_none_or(|latest| latest <= start) {
-            return Ok(RowPresence::Absent);
+            return Ok(SamplePresence::Absent);
         }
         if self.series.len() > ROW_SERIES_MAX {
-            return Ok(RowPresence::Unknown);
+            return Ok(SamplePresence::Unknown);
         }
         if let RowEnds::Unread(range) = ends {
             let mut minutes = BTreeSet::new();
@@ -362,7 +362,7 @@ impl RowState {
             *ends = RowEnds::Minutes(minutes);
         }
         let is_present = matches!(ends, RowEnds::Minutes(minutes) if minutes.contains(&start));
-        Ok(if is_present { RowPresence::Present } else { RowPresence::Absent })
+        Ok(if is_present { SamplePresence::Present } else { SamplePresence::Absent })
     }
 
     /// Hour of today with most values above a threshold beyond those expected there.

@@ -20,7 +20,7 @@ const NAME_BYTES_MAX: usize = 64;
 pub struct SettingsCheck<'a> {
     document: &'a Document<'a>,
     problems: Problems,
-    /// First bytes of the tables with problems; the top level has none.
+    /// Offsets at which the tables with problems begin; the top level has none.
     tables: HashSet<Option<usize>>,
     /// Whether the contents of files are checked, too.
     reads_contents: bool,
@@ -92,7 +92,7 @@ impl<'a> SettingsCheck<'a> {
         }
     }
 
-    /// Reports problems at positions in bytes, found by an owner that reads values by itself. After
+    /// Reports problems at positions in bytes, found by a caller that parses values itself. After
     /// a syntax error they are not reported, because parts of the text are not in the document.
     pub fn problems_at(&mut self, found: impl IntoIterator<Item = (usize, String)>) {
         if !self.document.has_syntax_errors() {

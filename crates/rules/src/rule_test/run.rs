@@ -112,7 +112,7 @@ impl TestRun<'_> {
 
     fn evaluate_at(&mut self, since_start_ns: i64) -> bool {
         let time_ns = self.test.start_ns.saturating_add(since_start_ns);
-        self.show_samples(time_ns);
+        self.load_samples(time_ns);
         let mut errors = Vec::new();
         for group in &mut self.groups {
             let evaluator = SourceEvaluator {
@@ -143,7 +143,7 @@ impl TestRun<'_> {
     }
 
     /// Makes the samples up to a time visible.
-    fn show_samples(&mut self, time_ns: i64) {
+    fn load_samples(&mut self, time_ns: i64) {
         let from = self.loaded_to_ns.replace(time_ns);
         for (labels, items) in &self.test.series {
             // Samples before `from` are visible already.

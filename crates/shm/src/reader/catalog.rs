@@ -66,7 +66,7 @@ impl Catalog {
         }
         let count = (words[header::REGISTRY_COUNT] as usize).min(layout::ENTRIES_MAX);
         let mut entries = vec![0; count.saturating_sub(self.scanned) * layout::ENTRY_BYTES];
-        source.read(layout::REGISTRY + self.scanned * layout::ENTRY_BYTES, &mut entries)?;
+        source.read(layout::REGISTRY_OFFSET + self.scanned * layout::ENTRY_BYTES, &mut entries)?;
         // After the entries: the texts of an entry are written before the entry.
         self.read_texts(source)?;
         let (entries, _) = entries.as_chunks::<{ layout::ENTRY_BYTES }>();

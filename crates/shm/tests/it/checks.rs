@@ -42,7 +42,7 @@ fn topdeck(bytes: &[u8]) {
 pub(crate) fn sparse(path: &std::path::Path, words: &[u8], lanes: usize) {
     use std::os::unix::fs::FileExt as _;
     let file = std::fs::File::create(path).expect("a file");
-    let bytes = shm::layout::LANES + lanes * shm::layout::LANE_STRIDE;
+    let bytes = shm::layout::LANES_OFFSET + lanes * shm::layout::LANE_STRIDE;
     file.set_len(bytes as u64).expect("a sparse file");
     for record in words.as_chunks::<12>().0 {
         let offset = u32::from_le_bytes([record[0], record[1], record[2], record[3]]);

@@ -41,7 +41,7 @@ impl HostileFile {
 
     fn entry(&mut self, kind: u64, name: u64, (small, large): (usize, usize), parameter: u64) {
         let cells = small as u64 | (large as u64) << 32;
-        let at = layout::REGISTRY + self.entries * layout::ENTRY_BYTES;
+        let at = layout::REGISTRY_OFFSET + self.entries * layout::ENTRY_BYTES;
         for (number, word) in [kind, name, 0, 0, 0, cells, 0, parameter].into_iter().enumerate() {
             self.set(at + number * 8, word);
         }
@@ -54,13 +54,13 @@ impl HostileFile {
             (header::MAGIC, layout::MAGIC),
             (header::VERSION, layout::VERSION),
             (header::STATE, layout::state::LIVE),
-            (header::REGISTRY, layout::REGISTRY as u64),
+            (header::REGISTRY, layout::REGISTRY_OFFSET as u64),
             (header::REGISTRY_CAPACITY, layout::ENTRIES_MAX as u64),
             (header::REGISTRY_COUNT, self.entries as u64),
             (header::STRINGS, layout::STRINGS as u64),
             (header::STRINGS_CAPACITY, layout::STRINGS_BYTES as u64),
             (header::STRINGS_USED, self.texts as u64),
-            (header::LANES, layout::LANES as u64),
+            (header::LANES, layout::LANES_OFFSET as u64),
             (header::LANE_STRIDE, layout::LANE_STRIDE as u64),
             (header::LANE_CAPACITY, layout::LANES_MAX as u64),
             (header::LANES_USED, self.lanes as u64),
@@ -108,10 +108,10 @@ fn operations_with_long_tags_are_bounded() {
     let long = file.text(&"x".repeat(layout::STRING_MAX));
     let (small, large) = (0, layout::SMALL_BYTES);
     file.entry(kind::IN_FLIGHT, name, (small, large), tags);
-    file.set(layout::LANES, slots as u64);
-    file.set(layout::LANES + 24, slots as u64);
+    file.set(layout::LANES_OFFSET, slots as u64);
+    file.set(layout::LANES_OFFSET + 24, slots as u64);
     for number in 0..slots {
-        let slot = layout::LANES + large + number * layout::SLOT_BYTES;
+        let slot = layout::LANES_OFFSET + large + number * layout::SLOT_BYTES;
         for (at, word) in
             [1_000, number as u64, long | long << 32, long | long << 32].iter().enumerate()
         {

@@ -6,7 +6,7 @@
 )]
 
 use hist::codec::block;
-use hist::codec::decoded_block::CountWindow;
+use hist::codec::decoded_block::DenseCounts;
 use hist::{Histogram, HistogramParts, TrackedValue};
 
 use super::ROWS_MAX;
@@ -118,7 +118,7 @@ impl SampleGroup {
         };
         let pending = &self.increments[self.settled..];
         let last = self.last.get_or_insert_with(|| self.first.clone());
-        let mut window = CountWindow::default();
+        let mut window = DenseCounts::default();
         let added = pending.iter().all(|added| window.add_histogram(added)).then(|| {
             let mut parts = HistogramParts::new(last.scheme().clone());
             parts.zero_threshold = last.zero_threshold();

@@ -11,7 +11,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use hist::codec::decoded_block::{CountWindow, DecodedBlock};
+use hist::codec::decoded_block::{DecodedBlock, DenseCounts};
 use hist::codec::header::Temporality;
 use hist::{DoubleDouble, Histogram, HistogramParts, TrackedValue};
 use model::{Gap, SeriesId, SeriesKind};
@@ -136,10 +136,10 @@ struct IncrementRollup {
     /// Start of the current interval, if a sample ended in it.
     interval: Option<i64>,
     /// Counts and sum of the interval; no sum before the first value.
-    counts: CountWindow,
+    counts: DenseCounts,
     sum: Option<DoubleDouble>,
     /// Counts, sum, end and start of the last sample.
-    last: Option<(CountWindow, f64, (i64, i64))>,
+    last: Option<(DenseCounts, f64, (i64, i64))>,
     block: DecodedBlock,
 }
 
@@ -152,7 +152,7 @@ impl IncrementRollup {
             rows: Vec::new(),
             grid,
             interval: None,
-            counts: CountWindow::default(),
+            counts: DenseCounts::default(),
             sum: None,
             last: None,
             block: DecodedBlock::default(),
@@ -166,7 +166,7 @@ impl IncrementRollup {
         let Some(base_sum) = base.tracked_sum().value().map(|sum| sum.value()) else {
             return false;
         };
-        let mut counts = CountWindow::default();
+        let mut counts = DenseCounts::default();
         let is_supported = chunk.is_plain
             && is_base_plain
             && self.has_grid_of_rollup(base)
@@ -205,7 +205,7 @@ impl IncrementRollup {
     }
 
     /// Decodes the increments of a chunk after some counts.
-    fn decode(&mut self, chunk: &CumulativeChunk, before: &CountWindow) -> bool {
+    fn decode(&mut self, chunk: &CumulativeChunk, before: &DenseCounts) -> bool {
         let block = &mut self.block;
         if !block.decode_rows(&chunk.block, usize::MAX).unwrap_or(false) {
             return false;

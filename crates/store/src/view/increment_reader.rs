@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use hist::Histogram;
-use hist::codec::decoded_block::{CountWindow, DecodedBlock};
+use hist::codec::decoded_block::{DecodedBlock, DenseCounts};
 
 use super::increments::{HistogramIncrements, IncrementPiece, PieceContent, TOTAL_BITS_MAX};
 
@@ -80,7 +80,7 @@ impl<'a> IncrementReader<'a> {
         &mut self,
         samples: Range<usize>,
         subtracts: bool,
-        counts: &mut CountWindow,
+        counts: &mut DenseCounts,
     ) -> bool {
         let pieces = &self.increments.pieces;
         let from = pieces.partition_point(|piece| piece.samples.end <= samples.start);
@@ -114,7 +114,7 @@ impl<'a> IncrementReader<'a> {
         chunk: &ChunkIncrements,
         rows: Range<usize>,
         subtracts: bool,
-        counts: &mut CountWindow,
+        counts: &mut DenseCounts,
     ) -> bool {
         let is_to_end = rows.end == chunk.rows.end;
         if let Some(end) = self.end_counts(at, chunk).filter(|_| is_to_end)
@@ -138,7 +138,7 @@ impl<'a> IncrementReader<'a> {
         chunk: &ChunkIncrements,
         rows: Range<usize>,
         subtracts: bool,
-        counts: &mut CountWindow,
+        counts: &mut DenseCounts,
     ) -> bool {
         let Some(slot) = self.decode(at, chunk, rows.end) else { return false };
         let block = &slot.counts;

@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use hist::codec::decoded_block::{CountWindow, DecodedBlock};
+use hist::codec::decoded_block::{DecodedBlock, DenseCounts};
 use hist::{DoubleDouble, Histogram, HistogramParts, Scheme, TrackedValue};
 use model::Gap;
 
@@ -44,7 +44,7 @@ pub struct HistogramIncrements {
     resets: Vec<usize>,
     pub(super) pieces: Vec<IncrementPiece>,
     /// Empty window for most of the pieces.
-    window: CountWindow,
+    window: DenseCounts,
 }
 
 /// Increments of consecutive samples.
@@ -103,7 +103,7 @@ impl HistogramIncrements {
     }
 
     /// Empty window for the increments.
-    pub fn window(&self) -> CountWindow {
+    pub fn window(&self) -> DenseCounts {
         self.window.clone()
     }
 
@@ -309,7 +309,7 @@ impl ReadView {
 struct IncrementsBuilder {
     increments: Option<HistogramIncrements>,
     /// Counts of the last sample; `None` if those are the sum of the last piece.
-    last: Option<CountWindow>,
+    last: Option<DenseCounts>,
     /// End and start of the last sample.
     last_time: (i64, i64),
     /// Number of values of all samples before resets.
@@ -347,7 +347,7 @@ impl IncrementsBuilder {
         let Some(sum) = sum.filter(|sum| !sum.is_nan()) else { return false };
         let is_plain =
             value.thresholds().is_empty() && TrackedStatistics::from_histogram(value).is_plain();
-        let mut now = CountWindow::default();
+        let mut now = DenseCounts::default();
         self.is_like(value, is_plain)
             && now.add_histogram(value)
             && self.push_counts(time, now, value.count(), sum)
@@ -436,8 +436,8 @@ impl IncrementsBuilder {
     }
 
     /// Counts after some rows of a block; `None` if they are not supported.
-    fn counts_after(&mut self, base: &Histogram, block: &[u8], rows: usize) -> Option<CountWindow> {
-        let mut counts = CountWindow::default();
+    fn counts_after(&mut self, base: &Histogram, block: &[u8], rows: usize) -> Option<DenseCounts> {
+        let mut counts = DenseCounts::default();
         if !counts.add_histogram(base) {
             return None;
         }
@@ -455,7 +455,7 @@ impl IncrementsBuilder {
     }
 
     /// Counts of the last sample.
-    fn last_counts(&mut self) -> Option<CountWindow> {
+    fn last_counts(&mut self) -> Option<DenseCounts> {
         if self.last.is_some() {
             return self.last.take();
         }
@@ -484,14 +484,14 @@ impl IncrementsBuilder {
             sums: Vec::new(),
             resets: Vec::new(),
             pieces: Vec::new(),
-            window: CountWindow::default(),
+            window: DenseCounts::default(),
         });
         increments.is_plain &= is_plain;
         increments.scheme == *scheme && increments.zero_threshold == zero_threshold
     }
 
     /// Appends a sample by its counts.
-    fn push_counts(&mut self, time: (i64, i64), now: CountWindow, total: u64, sum: f64) -> bool {
+    fn push_counts(&mut self, time: (i64, i64), now: DenseCounts, total: u64, sum: f64) -> bool {
         let Some(increments) = &self.increments else { return false };
         if total >> TOTAL_BITS_MAX > 0 {
             return false;

@@ -30,7 +30,7 @@ const HTTP_LIMITS: TableRef<'static> = TableRef::named("http.limits");
 
 impl NodeSettings {
     /// Reports all errors.
-    pub(crate) fn check_check(&self, check: &mut SettingsCheck<'_>) {
+    pub(crate) fn validate_node(&self, check: &mut SettingsCheck<'_>) {
         if let Some(interval) = self.collection_interval
             && !INTERVALS.contains(&interval.0)
         {

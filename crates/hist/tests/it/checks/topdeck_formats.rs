@@ -1,6 +1,6 @@
 //! Frames and blocks.
 
-use hist::codec::decoded_block::{CountWindow, DecodedBlock};
+use hist::codec::decoded_block::{DecodedBlock, DenseCounts};
 use hist::codec::{block, frame};
 use hist::{Accumulator, Histogram};
 
@@ -67,7 +67,7 @@ fn check_counts(bytes: &[u8], histograms: &[Histogram]) {
     let Some(counts) = counts else { return };
     let totals: Vec<u64> = histograms.iter().map(Histogram::count).collect();
     assert_eq!(counts.totals(), totals);
-    let (mut by_rows, mut by_histograms) = (CountWindow::default(), CountWindow::default());
+    let (mut by_rows, mut by_histograms) = (DenseCounts::default(), DenseCounts::default());
     assert!(by_rows.extend_to_block(&counts), "the block fits a window");
     by_rows.add_rows(&counts, 0..histograms.len(), false);
     assert!(histograms.iter().all(|histogram| by_histograms.add_histogram(histogram)));

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use hist::codec::decoded_block::CountWindow;
+use hist::codec::decoded_block::DenseCounts;
 use store::{DecodedChunks, HistogramIncrements, IncrementReader};
 
 use crate::error::Result;
@@ -122,7 +122,7 @@ struct IncrementSums<'a> {
     samples: Range<usize>,
     /// Samples whose increments are in `counts`.
     summed: Range<usize>,
-    counts: CountWindow,
+    counts: DenseCounts,
     /// Whether no sample is in two windows.
     are_disjoint: bool,
     /// Whether all increments so far could be read.
@@ -232,7 +232,7 @@ pub(super) struct WindowGrowth<'s, 'a> {
 
 impl WindowGrowth<'_, '_> {
     /// Counts; `None` if they cannot be read.
-    fn counts(&mut self) -> Option<&CountWindow> {
+    fn counts(&mut self) -> Option<&DenseCounts> {
         self.sums.sum(self.samples.clone()).then_some(&self.sums.counts)
     }
 
