@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use net::PublicKeyPin;
+use net::tls::ClientTls;
 use role::json::Json::{self, Integer, List, Null, Object, Text};
 use role::json::integer;
 use role::settings::{
@@ -38,6 +40,9 @@ pub struct RemoteTable {
     /// PEM file with the client certificate.
     certificate: Option<FilePath>,
     key: Option<FilePath>,
+    /// Pins of public keys, one of which the remote must have; they replace the CA.
+    #[serde(default)]
+    pinned_public_keys: Vec<String>,
 }
 
 impl ForwardTables {
@@ -58,11 +63,14 @@ impl ForwardTables {
 impl RemoteTable {
     fn read(&self) -> Result<Remote, BoxError> {
         let (ca, certificate, key) = (&self.ca, &self.certificate, &self.key);
+        let pins = self.pinned_public_keys.iter().map(|pin| pin.parse()).collect::<Result<_, _>>();
+        let pins = pins.map_err(|error| format!("remote {:?}: {error}", self.name))?;
+        let tls = client_tls(ca.as_ref(), certificate.as_ref(), key.as_ref());
         Ok(Remote {
             name: self.name.clone(),
             url: self.url.clone(),
             token: read_token(&format!("remote {:?}", self.name), self.token_file.as_ref())?,
-            tls: client_tls(ca.as_ref(), certificate.as_ref(), key.as_ref()),
+            tls: ClientTls { pins, ..tls },
         })
     }
 }
@@ -93,6 +101,15 @@ impl Role for ForwardRole {
             check.file(table, "token_file", remote.token_file.as_ref());
             let (ca, certificate, key) = (&remote.ca, &remote.certificate, &remote.key);
             check.client_tls(table, ca.as_ref(), certificate.as_ref(), key.as_ref());
+            for pin in &remote.pinned_public_keys {
+                if let Err(error) = pin.parse::<PublicKeyPin>() {
+                    check.problem(table, "pinned_public_keys", error);
+                }
+            }
+            if remote.ca.is_some() && !remote.pinned_public_keys.is_empty() {
+                let what = "`pinned_public_keys` replace `ca`; remove one of them";
+                check.problem(table, "pinned_public_keys", what);
+            }
             check.contents(table, "name", || Ok::<(), BoxError>(remote.read()?.check()?));
         }
     }

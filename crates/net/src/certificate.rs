@@ -46,6 +46,18 @@ pub(crate) fn expiry(certificate: &[u8]) -> Option<i64> {
     parse_time(tag, std::str::from_utf8(text).ok()?)
 }
 
+/// The subject's public key with its algorithm (SubjectPublicKeyInfo), as encoded.
+pub(crate) fn public_key(certificate: &[u8]) -> Option<&[u8]> {
+    let mut fields = fields(certificate)?;
+    // Serial number, signature algorithm, issuer, validity, subject.
+    for _ in 0..5 {
+        fields.next()?;
+    }
+    let encoded = fields.0;
+    fields.expect(SEQUENCE)?;
+    Some(&encoded[..encoded.len() - fields.0.len()])
+}
+
 /// RFC 5280, 4.1.2.5: always with seconds, always in UTC.
 fn parse_time(tag: u8, text: &str) -> Option<i64> {
     let digits = text.strip_suffix('Z').filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
@@ -165,7 +177,7 @@ impl<'a> Der<'a> {
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertificateParams, DnType, KeyPair};
+    use rcgen::{CertificateParams, DnType, KeyPair, PublicKeyData as _};
 
     use super::*;
 
@@ -218,6 +230,17 @@ mod tests {
         assert_eq!(expiry(&whole), Some(2_340_403_200));
         for end in 0..whole.len() {
             assert_eq!(expiry(&whole[..end]), None);
+        }
+    }
+
+    #[test]
+    fn public_key_is_that_of_the_key_pair() {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["a".to_owned()]).unwrap();
+        let whole = params.self_signed(&key).unwrap().der().to_vec();
+        assert_eq!(public_key(&whole), Some(&key.subject_public_key_info()[..]));
+        for end in 0..whole.len() {
+            assert_eq!(public_key(&whole[..end]), None);
         }
     }
 

@@ -8,6 +8,7 @@ pub mod dial;
 mod endpoint;
 pub mod forward_protocol;
 mod lookup;
+mod public_key_pin;
 pub mod signature;
 pub mod tls;
 
@@ -15,3 +16,4 @@ pub use backoff::ExponentialBackoff;
 pub use bearer::bearer;
 pub use certificate::names;
 pub use endpoint::{Endpoint, EndpointError};
+pub use public_key_pin::PublicKeyPin;

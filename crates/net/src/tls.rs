@@ -14,6 +14,8 @@ use rustls::{
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
+use crate::public_key_pin::PublicKeyPin;
+
 /// TLS configuration of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerTls {
@@ -34,6 +36,9 @@ pub struct ClientTls {
     pub certificate: Option<PathBuf>,
     /// Private key of `certificate`.
     pub key: Option<PathBuf>,
+    /// Public keys of the server. If there are any, the server needs one of them, and neither CA
+    /// nor name are verified.
+    pub pins: Vec<PublicKeyPin>,
 }
 
 /// TLS configuration error.
@@ -59,6 +64,13 @@ pub enum TlsError {
 const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 impl ServerTls {
+    /// Pin of the public key of the server's certificate.
+    pub fn public_key_pin(&self) -> Result<PublicKeyPin, TlsError> {
+        let certificate = read_certificates(&self.certificate)?.swap_remove(0);
+        PublicKeyPin::of_certificate(&certificate)
+            .ok_or_else(|| file_error("certificate", &self.certificate, &"malformed certificate"))
+    }
+
     /// Reads the files. After a file changed, call it again and use the result for new connections.
     pub fn config(&self) -> Result<ServerConfig, TlsError> {
         let provider = crypto_provider();
@@ -93,6 +105,15 @@ impl ClientTls {
 
     /// Reads the files. The caller sets the protocols (ALPN).
     pub fn config(&self) -> Result<ClientConfig, TlsError> {
+        if !self.pins.is_empty() {
+            let pinned = PinnedKeyVerification {
+                pins: self.pins.clone(),
+                signatures: NoCertVerification(crypto_provider()),
+            };
+            return self.with_client_certificate(
+                client_builder()?.dangerous().with_custom_certificate_verifier(Arc::new(pinned)),
+            );
+        }
         let roots = match &self.ca {
             Some(path) => read_roots(path)?,
             None => read_system_roots()?,
@@ -174,6 +195,58 @@ impl ServerCertVerifier for NoCertVerification {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Accepts certificates with pinned keys.
+#[derive(Debug)]
+struct PinnedKeyVerification {
+    pins: Vec<PublicKeyPin>,
+    signatures: NoCertVerification,
+}
+
+impl ServerCertVerifier for PinnedKeyVerification {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let found = PublicKeyPin::of_certificate(certificate);
+        if found.is_some_and(|found| self.pins.contains(&found)) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let found = found.map_or_else(|| "none".to_owned(), |found| found.to_string());
+        let pins: Vec<String> = self.pins.iter().map(ToString::to_string).collect();
+        Err(rustls::Error::General(format!(
+            "the server's public key is {found}, expected {}; if the server has a new key, pin \
+             that one",
+            pins.join(" or ")
+        )))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signatures.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signatures.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.signatures.supported_verify_schemes()
     }
 }
 
@@ -294,11 +367,35 @@ mod tests {
         let tls = |certificate: Option<&str>, key: Option<&str>| {
             let [certificate, key] =
                 [certificate, key].map(|name| name.map(|name| files.path(name)));
-            ClientTls { ca: Some(files.path("a.crt")), certificate, key }.config().map(drop)
+            let ca = Some(files.path("a.crt"));
+            ClientTls { ca, certificate, key, pins: Vec::new() }.config().map(drop)
         };
         assert!(tls(None, None).is_ok());
         assert!(tls(Some("b.crt"), Some("b.key")).is_ok());
         assert!(tls(Some("b.crt"), None).unwrap_err().to_string().contains("has no key"));
         assert!(tls(None, Some("b.key")).unwrap_err().to_string().contains("has no certificate"));
+    }
+
+    #[test]
+    fn only_the_pinned_key_is_accepted() {
+        let files = TestFiles::new("pinned");
+        let pin = |name: &str| {
+            let (certificate, key) = (files.path(name), files.path("a.key"));
+            ServerTls { certificate, key, client_ca: None }.public_key_pin().unwrap()
+        };
+        let verify = |pins: Vec<PublicKeyPin>| {
+            let signatures = NoCertVerification(crypto_provider());
+            let pinned = PinnedKeyVerification { pins, signatures };
+            let certificate = read_certificates(&files.path("a.crt")).unwrap().remove(0);
+            // Its name is localhost.
+            let name = ServerName::try_from("10.0.0.1").unwrap();
+            pinned.verify_server_cert(&certificate, &[], &name, &[], UnixTime::now()).map(drop)
+        };
+        assert_eq!(verify(vec![pin("b.crt"), pin("a.crt")]), Ok(()));
+        let error = verify(vec![pin("b.crt")]).unwrap_err().to_string();
+        assert!(error.contains(&pin("a.crt").to_string()), "{error}");
+        assert!(error.contains(&format!("expected {}", pin("b.crt"))), "{error}");
+        let tls = ClientTls { pins: vec![pin("a.crt")], ..ClientTls::default() };
+        assert!(tls.has_files() && tls.config().is_ok());
     }
 }

@@ -143,7 +143,8 @@ impl TestCa {
         ca: &Path,
     ) -> Option<RawResponse> {
         let file = |end: &str| certificate.map(|name| self.path(&format!("{name}.{end}")));
-        let tls = ClientTls { ca: Some(ca.to_owned()), certificate: file("crt"), key: file("key") };
+        let (ca, certificate, key) = (Some(ca.to_owned()), file("crt"), file("key"));
+        let tls = ClientTls { ca, certificate, key, pins: Vec::new() };
         let config = Arc::new(tls.config().unwrap());
         let name = "localhost".try_into().unwrap();
         let connection = rustls::ClientConnection::new(config, name).unwrap();

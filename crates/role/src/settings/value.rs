@@ -80,7 +80,7 @@ pub fn client_tls(
     key: Option<&FilePath>,
 ) -> ClientTls {
     let owned = |path: Option<&FilePath>| path.map(|path| path.to_path_buf());
-    ClientTls { ca: owned(ca), certificate: owned(certificate), key: owned(key) }
+    ClientTls { ca: owned(ca), certificate: owned(certificate), key: owned(key), pins: Vec::new() }
 }
 
 /// Reads the token in a file. `owner` names its owner in error texts.

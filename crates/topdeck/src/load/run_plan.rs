@@ -52,6 +52,7 @@ pub(crate) fn resolve(options: &RunOptions) -> Result<RunPlan> {
             ca: options.ca.clone(),
             certificate: options.cert.clone(),
             key: options.key.clone(),
+            pins: Vec::new(),
         },
         schedule,
         requests,

@@ -77,7 +77,7 @@ fn example_settings_are_valid() {
         std::fs::write(dir.join(file), "x").unwrap();
     }
     let settings = Settings::parse(&all, &dir, ROLES).unwrap_or_else(|reason| panic!("{reason}"));
-    assert_eq!(counts(&settings), [1, 2, 0, 1, 2, 2]);
+    assert_eq!(counts(&settings), [1, 2, 0, 1, 2, 3]);
     std::fs::remove_dir_all(dir).unwrap();
 }
 
@@ -278,6 +278,17 @@ fn all_roles_use_the_host_name() {
     assert_eq!(parse("[host]\nname = \"web-1\"").host_name(), "web-1");
     let system = rustix::system::uname();
     assert_eq!(parse("").host_name(), system.nodename().to_string_lossy());
+}
+
+#[test]
+fn pins_of_remotes_are_checked() {
+    check(
+        "[[remote]]\nname = \"a\"\nurl = \"https://b\"\npinned_public_keys = [\"sha256//AA\"]\n",
+        expect![[r#"
+            line 4: invalid pin "sha256//AA": expected sha256// and the Base64 of 32 bytes, as for curl's --pinnedpubkey
+              | pinned_public_keys = ["sha256//AA"]
+              | ^"#]],
+    );
 }
 
 #[test]

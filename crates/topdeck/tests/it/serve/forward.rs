@@ -11,6 +11,8 @@ use hist::Histogram;
 use hist::codec::header::Temporality;
 use intake::{Intake, WriteTarget};
 use model::{Sample, SampleValue as Measured, Series, SeriesKind};
+use net::PublicKeyPin;
+use net::tls::ServerTls;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde_json::Value;
 
@@ -217,6 +219,37 @@ fn remote_accepts_a_token_or_a_certificate() {
     late.reload();
     await_balance(&[(&by_token, sent[0]), (&by_certificate, sent[1]), (&late, sent[2])], ask);
     assert_eq!(late.get("/v1/status").json()["remotes"][0]["last_error"], Value::Null);
+}
+
+/// A remote without a CA that its agents know: the key is enough, and another key is not.
+#[test]
+fn remote_is_trusted_by_a_pinned_public_key() {
+    let authority = TestCa::new();
+    let mut site = tls_remote(&authority);
+    let token = authority.admit(&site, "agent", &["ingest"]);
+    let tls = ServerTls {
+        certificate: authority.file("site.pem").into(),
+        key: authority.file("site.key").into(),
+        client_ca: None,
+    };
+    let pin = tls.public_key_pin().unwrap().to_string();
+    let other = CertificateParams::new(Vec::new()).unwrap();
+    let other = other.self_signed(&KeyPair::generate().unwrap()).unwrap();
+    let other = PublicKeyPin::of_certificate(other.der()).unwrap().to_string();
+    site.spawn();
+    let more = format!("token_file = {token:?}\npinned_public_keys = [{other:?}]\n");
+    let mut agent = agent_for(&format!("https://127.0.0.1:{}", site.port), &more);
+    agent.start();
+    let remote = || agent.get("/v1/status").json()["remotes"][0].clone();
+    let reason = format!("the server's public key is {pin}, expected {other}");
+    wait_until("the status has the error", || {
+        remote()["last_error"]["reason"].as_str().is_some_and(|why| why.contains(&reason))
+    });
+    assert_eq!(remote()["acknowledged_ns"], Value::Null);
+    let settings = std::fs::read_to_string(agent.settings()).unwrap();
+    std::fs::write(agent.settings(), settings.replace(&other, &pin)).unwrap();
+    agent.reload();
+    wait_until("the remote acknowledges", || remote()["acknowledged_ns"].is_i64());
 }
 
 #[test]
