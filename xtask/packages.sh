@@ -28,6 +28,7 @@ main() {
     run "rpm: rpm -K and -qp" read_rpm
     run "rpm: install, measure, upgrade, remove" with_root rpm_life
     run "archive: the commands of docs/install.md" with_root archive_life
+    run "one command: install, wait for data, repeat, uninstall" with_root install_life
     run "oci: a read-only root answers /-/ready" with_root oci_life
     run "signature: minisign accepts it" verify_signature
 }
@@ -140,6 +141,11 @@ start() {
     exec_in_root setpriv --reuid "$user" --regid "$user" --init-groups --no-new-privs \
         --bounding-set=-all $command >>"$root/tmp/server.log" 2>&1 &
     server=$!
+    await_ready
+}
+
+# Waits for the server of $server.
+await_ready() {
     waited=0
     until request GET /-/ready | grep -q '^HTTP/1.1 200'; do
         kill -0 "$server" 2>/dev/null && [ "$waited" -lt 600 ] || {
@@ -290,6 +296,38 @@ rpm_life() {
 }
 
 # The first code block below `## Archive`, without the lines for systemctl.
+# A host installs the agent from a server that runs in the same root; nothing is left afterwards.
+install_life() {
+    tar -xzf "$first/topdeck-$version-x86_64-linux.tar.gz" -C "$root/tmp" --strip-components 1
+    list_files >"$work/before"
+    exec_in_root /tmp/topdeck serve --data-dir /tmp/data >>"$root/tmp/server.log" 2>&1 &
+    server=$!
+    await_ready
+    install_agent /tmp/topdeck
+    expect_owner /etc/topdeck/agent-token "root:topdeck 640"
+    expect_owner /var/lib/topdeck-agent "topdeck:topdeck 750"
+    agent=$(in_root sh -c "grep -lx 'Name:	topdeck' /proc/[0-9]*/status | xargs grep -l '^Uid:	[1-9]'")
+    expect [ -n "$agent" ]
+    # Nothing to do, and no enrollment token needed.
+    in_root /tmp/topdeck install --server http://127.0.0.1:7717 --no-listen >"$work/again"
+    expect grep -q 'keep the agent running: nothing changed' "$work/again"
+    in_root topdeck uninstall
+    expect in_root sh -c '! grep -q ^topdeck: /etc/passwd'
+    list_files >"$work/after"
+    expect diff "$work/before" "$work/after"
+    stop
+}
+
+# install_agent PROGRAM: in the root, from the server on port 7717
+install_agent() {
+    code=$(in_root "$1" token /tmp/data enroll | sed -n "s/.*Bearer \(td_[0-9a-f]*\)'.*/\1/p")
+    began=$(date +%s)
+    in_root env TOPDECK_ENROLLMENT_TOKEN="$code" "$1" install --server http://127.0.0.1:7717 --no-listen
+    seconds=$(($(date +%s) - began))
+    echo "installed after $seconds s"
+    expect [ "$seconds" -le 60 ]
+}
+
 archive_life() {
     units=etc/systemd/system
     commands=$(sed -n '/^## Archive/,/^## /p' "$here/../docs/install.md" |
@@ -462,6 +500,19 @@ END
     expect_units inactive inactive
     booted dpkg --purge topdeck
     expect booted sh -c '! systemctl list-unit-files | grep -q topdeck'
+    # The same agent by one command, with its unit. The server is a process of the container.
+    booted sh -euc 'cd /tmp && dpkg-deb --extract "$1" unpacked && cp unpacked/usr/bin/topdeck program
+        rm -r unpacked && mkdir data
+        systemd-run --quiet --unit server /tmp/program serve --data-dir /tmp/data' \
+        sh "/root/topdeck_$version-1_amd64.deb"
+    ready 7717
+    booted sh -euc 'code=$(/tmp/program token /tmp/data enroll | sed -n "s/.*Bearer \(td_[0-9a-f]*\).*/\1/p")
+        TOPDECK_ENROLLMENT_TOKEN=$code /tmp/program install --server http://127.0.0.1:7717 --no-listen'
+    expect booted systemctl --quiet is-active topdeck-agent
+    expect booted systemctl --quiet is-enabled topdeck-agent
+    expect [ "$(rights topdeck-agent)" != 0000000000000000 ]
+    booted topdeck uninstall
+    expect booted sh -c '! systemctl list-unit-files | grep -q topdeck && [ ! -e /etc/topdeck ]'
 }
 
 booted() {

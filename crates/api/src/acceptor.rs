@@ -15,6 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use intake::{Restartable, Supervisor, catch_panic_async};
+use net::tls::ServerTls;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -48,6 +49,7 @@ pub(crate) struct ListenerContext {
     pub(crate) permits: Arc<Semaphore>,
     pub(crate) phase: watch::Receiver<ServerPhase>,
     pub(crate) tls: TlsConfigCell,
+    pub(crate) tls_settings: Option<Arc<ServerTls>>,
     pub(crate) supervisor: Supervisor,
 }
 
@@ -151,7 +153,7 @@ async fn connection(
     // fail on a dead connection.
     let _ = stream.set_nodelay(true);
     let Some(secured) = &accepting.tls else {
-        let peer = Peer { local, remote, certificate: Arc::default() };
+        let peer = Peer { local, remote, certificate: Arc::default(), tls: None };
         return serve(stream, peer, accepting, &builder).await;
     };
     let config = Arc::clone(&secured.read().unwrap_or_else(PoisonError::into_inner));
@@ -168,7 +170,8 @@ async fn connection(
         .map(|client_certificate| net::names(client_certificate))
         .unwrap_or_default()
         .into();
-    serve(stream, Peer { local, remote, certificate }, accepting, &builder).await;
+    let tls = accepting.tls_settings.clone();
+    serve(stream, Peer { local, remote, certificate, tls }, accepting, &builder).await;
 }
 
 async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(

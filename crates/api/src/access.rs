@@ -17,9 +17,10 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use net::tls::ServerTls;
 
 use crate::error_response::ErrorResponse;
-use crate::token::{Scope, TokenFile};
+use crate::token::{EnrolledHost, EnrollmentError, Scope, TokenError, TokenFile};
 
 /// Accepted names of this host, beside its addresses.
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -43,6 +44,8 @@ pub(crate) struct Peer {
     pub(crate) remote: SocketAddr,
     /// Names in the client's verified certificate.
     pub(crate) certificate: Arc<[String]>,
+    /// TLS settings of the address, if it has TLS.
+    pub(crate) tls: Option<Arc<ServerTls>>,
 }
 
 /// Authenticated principal.
@@ -81,6 +84,33 @@ async fn admit(mut request: Request, next: Next, scope: Scope) -> Response {
 }
 
 impl AccessPolicy {
+    /// Exchanges the enrollment token of a request for a token of a host, which is valid at once.
+    pub(crate) fn enroll(
+        &self,
+        secret: &[u8],
+        host: &str,
+        now_s: i64,
+    ) -> Result<EnrolledHost, EnrollmentError> {
+        self.change_tokens(|tokens| tokens.enroll(secret, host, now_s))
+    }
+
+    /// Removes the token of a host that enrolled. Returns whether it did.
+    pub(crate) fn unenroll(&self, name: &str) -> Result<bool, TokenError> {
+        self.change_tokens(|tokens| tokens.unenroll(name))
+    }
+
+    fn change_tokens<T, E: From<TokenError>>(
+        &self,
+        change: impl FnOnce(&mut TokenFile) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let known = Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner));
+        let changed = change(&mut TokenFile::open(known.path())?)?;
+        let mut tokens = self.tokens.write().unwrap_or_else(PoisonError::into_inner);
+        // Read under the lock: of two changes the later one stays.
+        *tokens = Arc::new(TokenFile::open(known.path())?);
+        Ok(changed)
+    }
+
     fn authenticate<B>(
         &self,
         peer: &Peer,
@@ -181,7 +211,7 @@ fn trap_secret(uri: &Uri) -> Option<&[u8]> {
 }
 
 /// The requested host: HTTP/2 has it in the URI, HTTP/1 in a header.
-fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+pub(crate) fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     let named = headers.get(header::HOST).map(|value| value.to_str().unwrap_or("?"));
     uri.authority().map(|authority| authority.as_str()).or(named)
 }
@@ -274,7 +304,8 @@ mod tests {
     ) {
         let local = local.parse().unwrap();
         let remote = SocketAddr::from(([127, 0, 0, 1], 1));
-        let peer = Peer { local, remote, certificate: [certificate.to_owned()].into() };
+        let certificate = [certificate.to_owned()].into();
+        let peer = Peer { local, remote, certificate, tls: None };
         let mut request = http::Request::builder().method(method).uri("/x");
         for (name, value) in headers {
             request = request.header(*name, *value);

@@ -57,6 +57,16 @@ pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute {
     .with_response(200, JSON, "the acknowledged sequence; stored durably")
 }];
 
+/// Time of the last batch that was forwarded with a token since the start of this process.
+pub(crate) fn last_batch(intake: &Intake, token: &str) -> Option<i64> {
+    let origin = journal::producer_origin(scoped_producer(PRODUCERS, token, 0, None));
+    let sources = intake.sources().into_iter();
+    let own = sources.filter(|source| {
+        source.name.starts_with("agent ") && journal::producer_origin(source.id) == origin
+    });
+    own.map(|source| source.last).max()
+}
+
 /// The routes.
 pub(crate) fn routes() -> Router<Context> {
     let permits = Arc::new(Semaphore::new(DECOMPRESSIONS_MAX));

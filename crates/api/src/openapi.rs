@@ -19,8 +19,8 @@ use crate::response_buffers::SharedBody;
 use crate::route::ApiRoute;
 use crate::token::Scope;
 use crate::{
-    annotations, audit, batches, damage, dashboards, health, ingest, metrics, prometheus, query,
-    rule_replay, series_changes, series_set_changes, snapshots, status, stream, texts,
+    annotations, audit, batches, damage, dashboards, health, ingest, install, metrics, prometheus,
+    query, rule_replay, series_changes, series_set_changes, snapshots, status, stream, texts,
 };
 
 /// All routes.
@@ -40,6 +40,7 @@ pub(crate) fn all_routes() -> impl Iterator<Item = &'static ApiRoute> {
         dashboards::ROUTES,
         damage::ROUTES,
         health::ROUTES,
+        install::ROUTES,
         ROUTES,
         prometheus::ROUTES,
         batches::ROUTES,

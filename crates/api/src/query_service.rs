@@ -73,6 +73,8 @@ pub struct QueryServiceSettings {
     pub snapshots_dir: Option<PathBuf>,
     /// Directory of dashboards; without it dashboards are disabled.
     pub dashboards_dir: Option<PathBuf>,
+    /// Directory of programs for other hosts: `TARGET/topdeck`, as `make dist` writes them.
+    pub programs_dir: Option<PathBuf>,
     /// URL of a trace, with `{trace_id}` and `{span_id}`, for links of exemplars.
     pub trace_url: Option<String>,
 }
@@ -99,6 +101,7 @@ impl Default for QueryServiceSettings {
             max_stream_clients: 64,
             snapshots_dir: None,
             dashboards_dir: None,
+            programs_dir: None,
             trace_url: None,
         }
     }

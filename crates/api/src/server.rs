@@ -190,15 +190,16 @@ impl Server {
         server.register_metrics(&meter);
         let mut bound = Vec::new();
         for listen in server.settings.listen.clone() {
-            bound.push(bind(&listen).await?);
+            bound.push((bind(&listen).await?, listen.tls.map(Arc::new)));
         }
-        for (listener, address, secured) in bound {
+        for ((listener, address, secured), tls_settings) in bound {
             server.listeners.push((address, secured.clone()));
             let accepting = ListenerContext {
                 middleware: Arc::clone(&server.middleware),
                 permits: Arc::clone(&server.permits),
                 phase: server.phase.subscribe(),
                 tls: secured,
+                tls_settings,
                 supervisor: supervisor.clone(),
             };
             let acceptor = Acceptor { listener, context: accepting };
@@ -290,6 +291,8 @@ pub(crate) fn router(context: &Context, body_bytes: usize) -> Router<Context> {
             Scope::Alerts => scope_routes.merge(write_routes(WriteScope::Alerts)),
             Scope::Ingest => scope_routes.merge(write_routes(WriteScope::Ingest)),
             Scope::Admin | Scope::Exemplars => scope_routes,
+            // The handler verifies the token in its file: it may have been created just now.
+            Scope::Enroll => return scope_routes,
         };
         // axum rejects a layer over an empty router.
         match scope_routes.has_routes() {

@@ -89,7 +89,8 @@ impl TestServer {
         let settings = intake::Settings { background: false, clock, ..Default::default() };
         let intake = Arc::new(Intake::new(target, settings).unwrap());
         let context = Context::new(intake, query_settings).with_routes(routes);
-        let scopes = [Scope::Ingest, Scope::Read, Scope::Admin, Scope::Exemplars].map(Some);
+        let scopes =
+            [Scope::Ingest, Scope::Read, Scope::Admin, Scope::Exemplars, Scope::Enroll].map(Some);
         let scopes = [None].into_iter().chain(scopes);
         let router = scopes.map(openapi::routes).fold(Router::new(), Router::merge);
         let router = router.merge(role_routes::read_routes(&context.offered));

@@ -6,9 +6,13 @@
 //! # name scopes credential created
 //! web-team ingest,read blake3:3f…(64 hex digits) 1794906565
 //! edge-1 ingest certificate:edge-1.example 1794906565
+//! enroll-5c0e enroll blake3:91…(64 hex digits) 1794906565 expires=1794910165 uses=1
+//! web-1 ingest blake3:07…(64 hex digits) 1794906601 enrolled-by=enroll-5c0e
 //! ```
-//! The creation time is in seconds since the Unix epoch. A secret has 256 random bits, so that a
-//! plain hash protects it.
+//! Times are in seconds since the Unix epoch. A secret has 256 random bits, so that a plain hash
+//! protects it.
+
+mod enrollment;
 
 use std::fmt;
 use std::fs::File;
@@ -17,6 +21,9 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use subtle::ConstantTimeEq as _;
+
+pub use self::enrollment::EnrollmentTerms;
+pub(crate) use self::enrollment::{EnrolledHost, EnrollmentError};
 
 /// Scope of a token; scopes do not imply each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,12 +38,14 @@ pub enum Scope {
     Alerts,
     /// Permission to read exemplars, whose attributes may be personal.
     Exemplars,
+    /// Permission to exchange the token for one of a host.
+    Enroll,
 }
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Scope; 5] =
-        [Scope::Ingest, Scope::Read, Scope::Admin, Scope::Alerts, Scope::Exemplars];
+    pub const ALL: [Scope; 6] =
+        [Scope::Ingest, Scope::Read, Scope::Admin, Scope::Alerts, Scope::Exemplars, Scope::Enroll];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -46,6 +55,7 @@ impl Scope {
             Scope::Admin => "admin",
             Scope::Alerts => "alerts",
             Scope::Exemplars => "exemplars",
+            Scope::Enroll => "enroll",
         }
     }
 
@@ -81,6 +91,10 @@ pub struct Token {
     pub credential: Credential,
     /// Creation time, in seconds since the Unix epoch.
     pub created_s: i64,
+    /// Expiry and uses, of tokens with the scope [`Scope::Enroll`] only.
+    pub enrollment: Option<EnrollmentTerms>,
+    /// Name of the enrollment token that this token was issued for.
+    pub enrolled_by: Option<String>,
 }
 
 /// Errors of reading or changing the token file.
@@ -165,15 +179,8 @@ impl TokenFile {
     /// Creates a token and adds it to the current file. Returns the secret, which is not stored: it
     /// cannot be shown again.
     pub fn add(&mut self, name: &str, scopes: &[Scope], now_s: i64) -> Result<String, TokenError> {
-        let (high, low) = (journal::random_id(), journal::random_id());
-        let secret = format!("{SECRET_PREFIX}{high:032x}{low:032x}");
-        let proof = Credential::Secret(*blake3::hash(secret.as_bytes()).as_bytes());
-        self.push(Token {
-            name: name.to_owned(),
-            scopes: scopes.to_vec(),
-            credential: proof,
-            created_s: now_s,
-        })?;
+        let (secret, credential) = new_secret();
+        self.push(Token::new(name, scopes, credential, now_s))?;
         Ok(secret)
     }
 
@@ -185,13 +192,8 @@ impl TokenFile {
         scopes: &[Scope],
         now_s: i64,
     ) -> Result<(), TokenError> {
-        let proof = Credential::Certificate(certificate.to_owned());
-        self.push(Token {
-            name: name.to_owned(),
-            scopes: scopes.to_vec(),
-            credential: proof,
-            created_s: now_s,
-        })
+        let credential = Credential::Certificate(certificate.to_owned());
+        self.push(Token::new(name, scopes, credential, now_s))
     }
 
     /// Deletes a token, and writes the file. Returns whether it existed.
@@ -239,11 +241,13 @@ impl TokenFile {
     }
 
     /// Changes the current file under a lock, and writes it if `change` returns true.
-    fn update(
+    fn update<E: From<TokenError>>(
         &mut self,
-        change: impl FnOnce(&mut TokenFile) -> Result<bool, TokenError>,
-    ) -> Result<bool, TokenError> {
-        let write = |source| TokenError::File { action: "write", path: self.path.clone(), source };
+        change: impl FnOnce(&mut TokenFile) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        let path = self.path.clone();
+        let write =
+            |source| E::from(TokenError::File { action: "write", path: path.clone(), source });
         // The lock is on the directory: a lock file would be another file shared by two users.
         let directory = File::open(parent_dir(&self.path)).map_err(write)?;
         directory.lock().map_err(write)?;
@@ -274,6 +278,33 @@ impl TokenFile {
         }
         written?;
         directory.sync_all()
+    }
+}
+
+/// A secret and its credential.
+fn new_secret() -> (String, Credential) {
+    let (high, low) = (journal::random_id(), journal::random_id());
+    let secret = format!("{SECRET_PREFIX}{high:032x}{low:032x}");
+    let credential = Credential::Secret(*blake3::hash(secret.as_bytes()).as_bytes());
+    (secret, credential)
+}
+
+/// Whether a text has the form of a secret.
+pub(crate) fn is_secret(text: &str) -> bool {
+    let digits = text.strip_prefix(SECRET_PREFIX).unwrap_or_default();
+    digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+impl Token {
+    fn new(name: &str, scopes: &[Scope], credential: Credential, created_s: i64) -> Token {
+        Token {
+            name: name.to_owned(),
+            scopes: scopes.to_vec(),
+            credential,
+            created_s,
+            enrollment: None,
+            enrolled_by: None,
+        }
     }
 }
 
@@ -313,13 +344,20 @@ impl fmt::Display for Token {
             Credential::Secret(hash) => write!(f, "blake3:{}", blake3::Hash::from(*hash).to_hex())?,
             Credential::Certificate(name) => write!(f, "certificate:{name}")?,
         }
-        write!(f, " {}", self.created_s)
+        write!(f, " {}", self.created_s)?;
+        if let Some(terms) = &self.enrollment {
+            write!(f, " expires={} uses={}", terms.expires_s, terms.uses_left)?;
+        }
+        match &self.enrolled_by {
+            Some(name) => write!(f, " enrolled-by={name}"),
+            None => Ok(()),
+        }
     }
 }
 
 fn parse_line(line: &str) -> Result<Token, String> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-    let [name, scopes, proof, since] = fields[..] else {
+    let [name, scopes, proof, since, ref more @ ..] = fields[..] else {
         return Err(format!(
             "expected name, scopes, credential, created; found {} fields",
             fields.len()
@@ -339,7 +377,15 @@ fn parse_line(line: &str) -> Result<Token, String> {
     };
     let since_s = since.parse().map_err(|_| format!("expected seconds, found {since:?}"))?;
     let scopes = scopes.split(',').map(scope).collect::<Result<_, _>>()?;
-    Ok(Token { name: name.to_owned(), scopes, credential: proof, created_s: since_s })
+    let (enrollment, enrolled_by) = enrollment::parse_fields(more)?;
+    Ok(Token {
+        name: name.to_owned(),
+        scopes,
+        credential: proof,
+        created_s: since_s,
+        enrollment,
+        enrolled_by,
+    })
 }
 
 fn check_token(token: &Token) -> Result<(), String> {
@@ -354,6 +400,7 @@ fn check_token(token: &Token) -> Result<(), String> {
     if token.scopes.is_empty() {
         return Err("a token requires a scope: ingest, read, admin or alerts".to_owned());
     }
+    enrollment::check_terms(token)?;
     match &token.credential {
         Credential::Certificate(name) if name.is_empty() || name.contains(char::is_whitespace) => {
             Err(format!("invalid certificate name {name:?}"))
@@ -379,6 +426,33 @@ mod tests {
         let line = format!("a ingest,read blake3:{hash} 5");
         check_line(&line, Ok(&line));
         check_line("e.1 admin certificate:edge-1 7", Ok("e.1 admin certificate:edge-1 7"));
+        let line = format!("e enroll blake3:{hash} 5 expires=65 uses=2");
+        check_line(&line, Ok(&line));
+        let line = format!("web-1 ingest blake3:{hash} 5 enrolled-by=e");
+        check_line(&line, Ok(&line));
+        check_line(
+            &format!("e enroll blake3:{hash} 5"),
+            Err(
+                "scope enroll requires expires and uses; create the token with `topdeck token DIR \
+                 enroll`",
+            ),
+        );
+        check_line(
+            &format!("e enroll,read blake3:{hash} 5 expires=65 uses=2"),
+            Err("scope enroll cannot be combined with other scopes"),
+        );
+        check_line(
+            &format!("e read blake3:{hash} 5 expires=65 uses=2"),
+            Err("expires and uses require the scope enroll"),
+        );
+        check_line(
+            &format!("e enroll blake3:{hash} 5 expires=65"),
+            Err("expires and uses require each other"),
+        );
+        check_line(
+            &format!("e read blake3:{hash} 5 color=red"),
+            Err("expected expires=, uses= or enrolled-by=, found \"color=red\""),
+        );
         check_line("a b", Err("expected name, scopes, credential, created; found 2 fields"));
         check_line("a b c 1", Err("expected blake3:… or certificate:…, found \"c\""));
         check_line(

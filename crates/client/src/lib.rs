@@ -11,7 +11,9 @@ mod progress_line;
 mod server_client;
 mod server_session;
 
-pub use local_server::{LOCK_FILE, STORE_DIR, default_data_dir, private_dir, server_of};
+pub use local_server::{
+    LOCK_FILE, STORE_DIR, default_data_dir, private_dir, server_of, server_pin_of,
+};
 pub use output::{print_message, print_stderr, print_stdout};
 pub use progress_line::{ProgressLine, bar_text};
 pub use server_client::{RequestParameters, ServerClient, response_error, unreachable_error};

@@ -7,7 +7,8 @@ use anyhow::{Context as _, Result};
 /// Directory of the store in the data directory.
 pub const STORE_DIR: &str = "store";
 
-/// Lock file of a store: a running server writes its address to it.
+/// Lock file of a store: a running server writes its address to it, and with TLS the pin of its
+/// public key on a second line.
 pub const LOCK_FILE: &str = "lock";
 
 /// Data directory without settings: from `STATE_DIRECTORY`, `XDG_DATA_HOME` or `HOME`.
@@ -25,6 +26,12 @@ pub fn server_of(store: &Path) -> Option<String> {
     let text = std::fs::read_to_string(store.join(LOCK_FILE)).ok()?;
     let url = text.lines().next()?.trim();
     url.starts_with("http").then(|| url.to_owned())
+}
+
+/// Pin of the public key of the server that uses a store, if it has TLS.
+pub fn server_pin_of(store: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(store.join(LOCK_FILE)).ok()?;
+    text.lines().nth(1).map(str::to_owned)
 }
 
 /// Creates a directory and its parents with access for the owner only, because it holds

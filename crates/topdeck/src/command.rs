@@ -78,6 +78,8 @@ subcommands! {
     #[command(name = "gen")]
     Generate(crate::generate::Options) => crate::generate::run,
     Token(crate::token::Options) => crate::token::run,
+    Install(crate::install::Options) => crate::install::run,
+    Uninstall(crate::uninstall::Options) => crate::uninstall::run,
     Audit(crate::audit::Options) => crate::audit::run,
     Damage(crate::damage::Options) => crate::damage::run,
     Snapshot(crate::snapshot::Options) => crate::snapshot::run,

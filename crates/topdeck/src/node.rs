@@ -111,7 +111,7 @@ impl Node {
         let server = api::Server::start(settings.node.server(data), context.clone()).await?;
         let data = data.to_owned();
         if mode == NodeMode::Serve {
-            publish_address(&data, &server_url(&settings, &server), log);
+            publish_address(&data, &address_lines(&settings, &server), log);
         }
         let node =
             Node { mode, settings, data, intake, context, server, roles, log, _trimmer: trimmer };
@@ -167,6 +167,10 @@ impl Node {
         // Verified as a whole before any change.
         settings.roles.validate_files(Some(self.mode)).map_err(Error::from_boxed)?;
         self.server.reload()?;
+        if self.mode == NodeMode::Serve {
+            // The certificate may have another key.
+            publish_address(&self.data, &address_lines(&self.settings, &self.server), self.log);
+        }
         // Before any role accepts data.
         begin_volatile_start(&settings, &self.intake, self.log);
         let context = role_context(&self.intake, &settings, &self.data);
@@ -241,11 +245,19 @@ fn server_url(settings: &Settings, server: &api::Server) -> String {
     format!("{}://{address}", scheme(settings))
 }
 
+/// URL of the server, and with TLS the pin of its public key.
+fn address_lines(settings: &Settings, server: &api::Server) -> String {
+    let tls = settings.node.http.tls.as_ref();
+    let pin = tls.and_then(|tls| tls.server_tls().public_key_pin().ok());
+    let pin = pin.map_or_else(String::new, |pin| format!("\n{pin}"));
+    server_url(settings, server) + &pin
+}
+
 /// Writes the address to the lock file of the store, which this process has locked: a command that
 /// finds the store in use names the server, and the default server of commands is found by it.
-fn publish_address(data: &Path, url: &str, log: ServerLog) {
+fn publish_address(data: &Path, address: &str, log: ServerLog) {
     let path = data.join(STORE_DIR).join(LOCK_FILE);
-    if let Err(error) = std::fs::write(&path, format!("{url}\n")) {
+    if let Err(error) = std::fs::write(&path, format!("{address}\n")) {
         log.warn(format_args!(
             "cannot write the address of the server to {}: {error}; commands need --server",
             path.display()
@@ -336,6 +348,7 @@ fn restart_required(is: &NodeSettings, new_settings: &NodeSettings) -> Vec<Strin
         ("durability", is.durability != new_settings.durability),
         ("collection_interval", is.collection_interval != new_settings.collection_interval),
         ("[http] except tokens and certificates", is.http != new_settings.http),
+        ("[install]", is.install != new_settings.install),
         ("[journal]", is.journal != new_settings.journal),
         ("[absence]", is.absence != new_settings.absence),
         ("[log]", is.log != new_settings.log),

@@ -34,11 +34,12 @@ pub(crate) struct Settings {
 }
 
 /// Top-level keys of the node.
-const NODE_KEYS: [&str; 9] = [
+const NODE_KEYS: [&str; 10] = [
     "data_dir",
     "durability",
     "collection_interval",
     "http",
+    "install",
     "journal",
     "store",
     "exemplars",
@@ -57,6 +58,7 @@ pub(crate) struct NodeSettings {
     /// Interval at which built-in sources write their aggregates: `10s`, from 1 s to 60 s.
     pub(crate) collection_interval: Option<DurationSetting>,
     pub(crate) http: HttpSettings,
+    pub(crate) install: InstallTable,
     pub(crate) journal: JournalSettings,
     pub(crate) store: StoreSettings,
     pub(crate) exemplars: ExemplarTable,
@@ -76,6 +78,15 @@ pub(crate) struct HttpSettings {
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) tls: Option<TlsSettings>,
     pub(crate) limits: Limits,
+}
+
+/// `[install]`: what hosts get that install the agent from this server (docs/install.md).
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct InstallTable {
+    /// Directory with `TARGET/topdeck`, as `make dist` writes it; without it, hosts of this
+    /// architecture get this program.
+    pub(crate) binaries: Option<FilePath>,
 }
 
 /// `[http.tls]`.

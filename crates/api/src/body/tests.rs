@@ -135,7 +135,7 @@ async fn memory_of_many_small_bodies_is_accounted() {
     let router = crate::server::router(&context, BODY_BYTES_MAX).with_state(context);
     let middleware = Arc::new(RequestMiddleware::new(access, Limits::default(), router, &meter));
     let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 7717));
-    let peer = Peer { local, remote: local, certificate: Arc::default() };
+    let peer = Peer { local, remote: local, certificate: Arc::default(), tls: None };
     for path in ["/v1/record?metric=a", "/v1/metrics", "/api/v1/write", "/v1/batches"] {
         let readable = Arc::new(std::sync::atomic::AtomicUsize::new(usize::MAX / 2));
         let mut allocated = AllocatedBytes::default();

@@ -9,6 +9,7 @@ mod grpc;
 mod hostile;
 mod http2;
 mod ingest_format;
+mod install;
 #[path = "../../../../testdata/extensions/ingest_format/laps.rs"]
 mod laps;
 mod otel_defaults;

@@ -88,6 +88,7 @@ impl NodeSettings {
                 .map_or(default.max_query_bytes, |size| size.0),
             snapshots_dir: Some(data.join("snapshots")),
             dashboards_dir: Some(data.join("dashboards")),
+            programs_dir: self.install.binaries.as_ref().map(|path| path.to_path_buf()),
             max_response_bytes: self.server(data).limits.max_response_bytes(),
             trace_url: self.exemplars.trace_url.clone(),
             ..default

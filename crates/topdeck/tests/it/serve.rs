@@ -19,6 +19,7 @@ mod data_loss;
 mod exemplars;
 mod forward;
 mod full_disk;
+mod install;
 mod load_sender;
 mod mail_server;
 mod matrix;

@@ -1,0 +1,144 @@
+//! Settings file of an installed agent.
+
+use std::fmt::Write as _;
+use std::net::TcpListener;
+use std::path::Path;
+
+use net::forward_protocol::PORT;
+
+use crate::discovery::{FoundSource, SourceUse};
+
+/// Ports of the agent on 127.0.0.1: HTTP, and OTLP over gRPC and HTTP.
+const PORTS: [u16; 3] = [PORT, 4317, 4318];
+
+/// Contents of the settings file.
+#[derive(Debug)]
+pub(crate) struct AgentSettings<'a> {
+    pub(crate) data: &'a Path,
+    pub(crate) server: &'a str,
+    pub(crate) pins: &'a [String],
+    /// Name of the host, if it is not that of the system.
+    pub(crate) name: Option<&'a str>,
+    /// Ports on which it listens, of [`PORTS`].
+    pub(crate) ports: &'a [u16],
+    pub(crate) sources: &'a [FoundSource],
+}
+
+/// Ports of the agent that no other program uses.
+pub(crate) fn free_ports() -> Vec<u16> {
+    PORTS.into_iter().filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).collect()
+}
+
+impl AgentSettings<'_> {
+    pub(crate) fn text(&self) -> String {
+        let mut text = "# Settings of the topdeck agent, written by `topdeck install`. `topdeck \
+                        check-config FILE`\n# checks a file, and SIGHUP makes a running agent \
+                        read it. docs/topdeck.toml lists all keys.\n\n"
+            .to_owned();
+        let _ = writeln!(text, "data_dir = {}", quoted(&self.data.display().to_string()));
+        text.push_str("\n[[remote]]\nname = \"server\"\n");
+        let _ = writeln!(text, "url = {}\ntoken_file = \"agent-token\"", quoted(self.server));
+        if !self.pins.is_empty() {
+            let pins: Vec<String> = self.pins.iter().map(|pin| quoted(pin)).collect();
+            let _ = writeln!(text, "pinned_public_keys = [{}]", pins.join(", "));
+        }
+        if self.ports != PORTS {
+            text.push_str("\n[http]\n");
+            let listen: Vec<String> =
+                self.ports.iter().map(|port| format!("\"127.0.0.1:{port}\"")).collect();
+            let _ = writeln!(text, "listen = [{}]", listen.join(", "));
+        }
+        if let Some(name) = self.name {
+            let _ = writeln!(text, "\n[host]\nname = {}", quoted(name));
+        }
+        for source in self.sources {
+            let (program, address) = (&source.program, &source.address);
+            let name = quoted(&format!("{program} {}", source.port()));
+            match source.usage {
+                SourceUse::Check => {
+                    let _ = writeln!(text, "\n[[check]]\nname = {name}\ntcp = \"{address}\"");
+                }
+                SourceUse::Scrape => {
+                    let url = format!("http://{address}/metrics");
+                    let _ = writeln!(text, "\n[[scrape]]\nname = {name}\nurl = \"{url}\"");
+                }
+            }
+        }
+        text
+    }
+}
+
+/// A basic string of TOML.
+fn quoted(text: &str) -> String {
+    let mut out = "\"".to_owned();
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04X}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_have_the_remote_and_what_was_found() {
+        let source = |program: &str, address: &str, usage| FoundSource {
+            program: program.to_owned(),
+            pid: 1,
+            address: address.parse().unwrap(),
+            usage,
+        };
+        let sources = [
+            source("postgres", "127.0.0.1:5432", SourceUse::Check),
+            source("node_exporter", "[::1]:9100", SourceUse::Scrape),
+        ];
+        let settings = AgentSettings {
+            data: Path::new("/var/lib/topdeck-agent"),
+            server: "https://north.example:7717",
+            pins: &["sha256//AA=".to_owned()],
+            name: Some("web \"1\""),
+            ports: &[4317],
+            sources: &sources,
+        };
+        let text = settings.text();
+        let (_, body) = text.split_once("\n\n").unwrap();
+        assert_eq!(
+            body,
+            r#"data_dir = "/var/lib/topdeck-agent"
+
+[[remote]]
+name = "server"
+url = "https://north.example:7717"
+token_file = "agent-token"
+pinned_public_keys = ["sha256//AA="]
+
+[http]
+listen = ["127.0.0.1:4317"]
+
+[host]
+name = "web \"1\""
+
+[[check]]
+name = "postgres 5432"
+tcp = "127.0.0.1:5432"
+
+[[scrape]]
+name = "node_exporter 9100"
+url = "http://[::1]:9100/metrics"
+"#
+        );
+    }
+
+    #[test]
+    fn texts_are_escaped() {
+        assert_eq!(quoted("a\\\"\n"), r#""a\\\"\u000A""#);
+    }
+}
