@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use intake::{Intake, LogLevel};
 use wire::{LeftOutLibraries, TlsProbes};
 
+use crate::capture_rights::with_capture_rights;
 use crate::capture_status::CaptureStatus;
 use crate::capture_worker::CaptureWorker;
 use crate::error::Error;
@@ -42,7 +43,8 @@ impl WireCapture {
         settings: &CaptureSettings,
         intake: &Arc<Intake>,
     ) -> Result<WireCapture, Error> {
-        let mut rings = InterfaceRings::open(settings)?;
+        let of_rings = settings.clone();
+        let mut rings = with_capture_rights(move || InterfaceRings::open(&of_rings))?;
         let tls = TlsProbeMailbox::default();
         // The sessions of all libraries are in the records of one ring, so one thread reads them.
         if let Some(rings) = rings.first_mut() {
@@ -86,8 +88,10 @@ impl WireCapture {
             }
         };
         let supervised = intake.supervisor().thread("wire tls");
-        // Ends by itself.
-        let _ = spawn("wire tls", supervised, move || stop.load(Ordering::Relaxed), open)?;
+        let start =
+            move || spawn("wire tls", supervised, move || stop.load(Ordering::Relaxed), open);
+        // It has the rights of the thread that starts it, and ends by itself.
+        let _ = with_capture_rights(start)?;
         Ok(())
     }
 

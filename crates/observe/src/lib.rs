@@ -12,6 +12,7 @@
 //! series. docs/wire.md lists all metrics; a test compares it with the code.
 #![forbid(unsafe_code)]
 
+mod capture_rights;
 mod capture_status;
 mod capture_thread;
 mod capture_worker;
@@ -40,6 +41,7 @@ mod shard_interval;
 mod supervised_spawn;
 
 pub use crate::role::WireRole;
+pub use capture_rights::confine_capture_rights;
 pub use capture_thread::WireCapture;
 pub use error::Error;
 pub use packet_source::PacketSource;

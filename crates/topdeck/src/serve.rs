@@ -105,6 +105,10 @@ fn run(mode: NodeMode, options: &StartOptions) -> Result<ExitCode> {
     let (log, format) = (settings.node.server_log(), settings.node.log.format);
     let data = data_dir(options.data_dir.as_deref(), &settings)?;
     heap::configure_allocator();
+    // Before there are other threads, which have the rights of this one.
+    if let Err(error) = observe::confine_capture_rights() {
+        log.warn(format_args!("cannot take CAP_NET_RAW from all threads but one: {error}"));
+    }
     let runtime = runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -46,7 +46,9 @@ mod tls_session;
 mod tls_target;
 mod tracker;
 
-pub use capabilities::give_up_capabilities;
+pub use capabilities::{
+    give_up_all_but_capture, give_up_capabilities, give_up_capture, may_capture,
+};
 pub use capture_file::{CaptureFile, CaptureFileError, CapturedPacket, LinkType};
 pub use capture_filter::PORTS_MAX;
 pub use clock_offset::OffsetInterval;

@@ -42,6 +42,24 @@ pub(crate) fn stop(pid: u32) {
     assert!(status.stopped(), "{status:?}");
 }
 
+/// Names of the threads of a process, and the capabilities that each of them has or could get back
+/// (proc_pid_status(5)), as a mask.
+pub(crate) fn thread_capabilities(pid: u32) -> Vec<(String, u64)> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
+    let of_thread = |thread: PathBuf| {
+        let status = std::fs::read_to_string(thread.join("status")).ok()?;
+        let name = status.lines().find_map(|line| line.strip_prefix("Name:\t"))?.to_owned();
+        let sets = ["CapInh:\t", "CapPrm:\t", "CapEff:\t", "CapAmb:\t"];
+        let masks = sets.map(|set| {
+            let mask = status.lines().find_map(|line| line.strip_prefix(set));
+            mask.and_then(|mask| u64::from_str_radix(mask, 16).ok()).expect("a mask")
+        });
+        Some((name, masks.into_iter().fold(0, |all, mask| all | mask)))
+    };
+    // Threads may end meanwhile.
+    threads.flatten().filter_map(|thread| of_thread(thread.path())).collect()
+}
+
 /// A unique name. A process id is not: ids repeat, and a killed run leaves its directories.
 pub(crate) fn fresh_name() -> String {
     format!("topdeck-it-{:016x}", RandomState::new().hash_one(0))

@@ -1,4 +1,4 @@
-//! `topdeck wire --read` and `--both-ends` of captured packets.
+//! `topdeck wire --read` and `--both-ends` of captured packets, and the rights of a live capture.
 //!
 //! `testdata/wire/postgres.pcap`: a session of psql with PostgreSQL 15 on the loopback interface:
 //! `create table`, `insert`, two equal selects, three statements in one message, `select 1/0`,
@@ -6,9 +6,11 @@
 //! MariaDB 10.11, Redis 7.0, Kafka 4.1 and Cassandra 5.0.
 
 use std::fs;
+use std::process::{Command, Stdio};
 
 use expect_test::{Expect, expect, expect_file};
 
+use crate::environment::{thread_capabilities, wait_until};
 use crate::test_dir::TestDir;
 use crate::{TextRun, root, topdeck};
 
@@ -197,6 +199,40 @@ fn files_of_both_ends_that_cannot_be_read_are_all_named() {
          topdeck: cannot open no-server.pcap: {cause}\n"
     );
     assert_eq!(run.stderr, expected);
+}
+
+#[test]
+fn a_live_capture_has_given_up_all_capabilities() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
+        .args(["wire", "--interface", "lo", "--only", "--service", "7/http"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let status = format!("/proc/{}/status", child.id());
+    let handles_signals = || {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:\t"));
+        // It handles SIGTERM from the start of the capture on.
+        mask.is_some_and(|mask| u64::from_str_radix(mask, 16).expect("a mask") & 1 << 14 != 0)
+    };
+    let mut has_ended = false;
+    wait_until("it captures", || {
+        has_ended = child.try_wait().expect("it is a child").is_some();
+        has_ended || handles_signals()
+    });
+    if !has_ended {
+        let threads = thread_capabilities(child.id());
+        assert!(!threads.is_empty() && threads.iter().all(|(_, of)| *of == 0), "{threads:x?}");
+        child.kill().expect("it runs");
+    }
+    let output = child.wait_with_output().expect("it ends");
+    if has_ended {
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains("CAP_NET_RAW"), "{error}");
+        println!("skipped: {}", error.trim());
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::thread;
 
 use super::client::request_at;
 use super::server_process::{ServerProcess, wait_until};
+use crate::environment::thread_capabilities;
 
 const REQUESTS: usize = 50;
 const REQUEST: &[u8] = b"GET /users/7/orders HTTP/1.1\r\nHost: shop\r\n\r\n";
@@ -113,6 +114,47 @@ fn requests_of_both_ends_are_compared_while_they_are_captured() {
     let own = "sum(topdeck_wire_ends_requests_total{outcome=\"reported\"})";
     wait_until("its reports are counted", || value(&client, own) == requests);
     client.stop();
+    server.stop();
+}
+
+/// One thread may capture, and reads no packet; those that read packets may do nothing.
+#[track_caller]
+fn check_capabilities(server: &ServerProcess) {
+    const NET_RAW: u64 = 1 << 13;
+    let threads = || thread_capabilities(server.pid());
+    let is_confined = |(name, of): &(String, u64)| name == "wire rights" || of & NET_RAW == 0;
+    let found = threads();
+    assert!(found.iter().all(is_confined), "{found:x?}");
+    let may_capture = found.iter().filter(|(_, of)| of & NET_RAW != 0).count();
+    assert_eq!(may_capture, 1, "{found:x?}");
+    // Each does so when it starts.
+    wait_until("the threads that read packets have given up all capabilities", || {
+        let found = threads();
+        let reading = found.iter().filter(|(name, _)| name == "wire").map(|(_, of)| *of);
+        reading.eq([0, 0])
+    });
+}
+
+#[test]
+fn one_thread_of_a_server_has_the_right_to_capture_and_reloads_use_it() {
+    let settings = "[wire]\ninterfaces = [\"lo\"]\nthreads = 2\nprotocols = []\nservices = ";
+    let mut server = ServerProcess::new("serve", &format!("{settings}[\"7/http\"]\n"));
+    server.start();
+    let status = server.get("/v1/status").json()["wire"].clone();
+    if status["capturing"] == false {
+        let error = status["error"].as_str().expect("a reason");
+        assert!(error.contains("CAP_NET_RAW"), "{error}");
+        return println!("skipped: {error}");
+    }
+    wait_until("it captures", || server.log().matches("wire: capturing 1 ports").count() == 1);
+    check_capabilities(&server);
+    let text = std::fs::read_to_string(server.settings()).expect("there are settings");
+    let text = text.replace("[\"7/http\"]", "[\"7/http\", \"9/http\"]");
+    std::fs::write(server.settings(), text).expect("settings are written");
+    server.reload();
+    wait_until("it captures anew", || server.log().contains("wire: capturing 2 ports"));
+    assert_eq!(server.get("/v1/status").json()["wire"]["capturing"], true, "{}", server.log());
+    check_capabilities(&server);
     server.stop();
 }
 
