@@ -276,8 +276,8 @@ pub(crate) const ENDS_UNTIMED: WireMetric = counter(
     "wire_ends_untimed_requests_total",
     "",
     "matched requests that are not in all histograms, by `reason`: wait and later_statement (in \
-     none), negative (longer at the server: no time in the network), clock (no time of one \
-     direction)",
+     none), negative (longer at the server, by more than the error of time stamps: no time in the \
+     network), clock (no time of one direction)",
 );
 pub(crate) const ENDS_REPORTED: WireMetric = counter(
     "wire_ends_reported_requests_total",

@@ -7,11 +7,18 @@
 //!
 //! Clocks run at different rates. A limit from a packet therefore becomes wider with the time
 //! between the packet and the moment in question, by [`RATE_DIFFERENCE`] (NTP: dispersion).
+//!
+//! Each capture stamps a packet itself, so limits from packets without a delay may contradict each
+//! other by [`STAMP_ERROR_NS`]. The interval then has both of them.
 
 /// Maximum difference of the rates of two clocks: one nanosecond in this many. Quartz clocks
 /// without correction are off by at most 50 ppm, and ntpd corrects a clock by up to 500 ppm (RFC
 /// 5905, 11.3); chrony may be faster.
 const RATE_DIFFERENCE: u64 = 1_000;
+
+/// Maximum error of the difference of two time stamps, because each capture stamps a packet when it
+/// gets it. Two captures of one host stamped the same packets up to 100 ns apart.
+pub(crate) const STAMP_ERROR_NS: u64 = 1_000;
 
 /// Difference of two clocks over time.
 pub(crate) struct ClockOffset {
@@ -48,6 +55,8 @@ impl ClockOffset {
     /// bound is above the upper one, times contradict each other.
     pub(crate) fn at(&self, time: u64) -> Option<OffsetInterval> {
         let (upper, lower) = (self.upper.at(time)?, self.lower.at(time)?.saturating_neg());
+        let is_stamp_error = lower > upper && lower.abs_diff(upper) <= STAMP_ERROR_NS;
+        let (lower, upper) = if is_stamp_error { (upper, lower) } else { (lower, upper) };
         Some(OffsetInterval { time, lower, upper })
     }
 }
@@ -130,7 +139,11 @@ mod tests {
 
     #[test]
     fn contradictions_are_seen() {
-        let offset = ClockOffset::new(vec![(10, -40)], vec![(10, 40)]);
+        // Within the error of time stamps, they are none.
+        check(&[(10, -40)], &[(10, 40)], 10, Some((-40, 40)));
+        check(&[(10, 0)], &[(10, 1_000)], 10, Some((0, 1_000)));
+        check(&[(10, 0)], &[(10, 1_001)], 10, Some((1_001, 0)));
+        let offset = ClockOffset::new(vec![(10, -4_000)], vec![(10, 4_000)]);
         let interval = offset.at(10).unwrap();
         assert!(!interval.is_consistent());
         assert_eq!(interval.width(), 0);

@@ -9,8 +9,12 @@
 //!
 //! The time in the network is the latency at the client minus that at the server. No clock is
 //! compared with another one for it: it is wrong only by the different rate of the clocks, at most
-//! 0.01 % of the latency at the server. The times of both directions need the difference of the
-//! clocks, which is known as an interval ([`ClockOffset`]).
+//! 0.01 % of the latency at the server, and by the delay of time stamps ([`STAMP_ERROR_NS`]). The
+//! times of both directions need the difference of the clocks, which is known as an interval
+//! ([`ClockOffset`]).
+//!
+//! A difference that is negative within this error is a time of 0: to leave it out would leave out
+//! the fastest requests. One beyond the error contradicts the captures, and is no time.
 //!
 //! Sequence numbers come again after 4 GiB of a stream. Requests with the same numbers are paired
 //! in the order of their times.
@@ -18,11 +22,15 @@
 use hist::Histogram;
 use protocol::observer::ObservedProtocol;
 
-use crate::clock_offset::{ClockOffset, OffsetInterval};
+use crate::clock_offset::{ClockOffset, OffsetInterval, STAMP_ERROR_NS};
 use crate::request_log::{HandshakeRecord, RequestLog, RequestRecord};
 use crate::segment_boundaries::StreamCuts;
 use crate::service::ServiceStatistics;
 use crate::tracker::ConnectionTracker;
+
+/// Maximum error of the difference of two latencies from the rates of the clocks: one nanosecond in
+/// this many.
+const LATENCY_RATE_ERROR: u64 = 10_000;
 
 /// A record of the client's end and one of the server's.
 pub(crate) type RecordPair<'a, T> = (&'a T, &'a T);
@@ -57,7 +65,8 @@ pub struct ServiceComparison {
     /// Those of `matched` that are later statements of one message. They begin at the server when
     /// the one before ends, and have no time in the network.
     pub later_statements: u64,
-    /// Those of `matched` with a longer latency at the server, which have no time in the network.
+    /// Those of `matched` with a longer latency at the server, by more than the error of the time
+    /// stamps. They have no time in the network.
     pub negative: u64,
     /// Those of `matched` without times of both directions, because the difference of the clocks is
     /// unknown or contradictory.
@@ -313,6 +322,13 @@ pub(crate) fn clock_offset(
     ClockOffset::new(to_server, to_client)
 }
 
+/// The difference of the latencies at both ends; `None` if it is negative beyond its error.
+fn time_in_network(at_client: u64, at_server: u64) -> Option<u64> {
+    let error = STAMP_ERROR_NS + at_server / LATENCY_RATE_ERROR;
+    let is_plausible = at_server <= at_client.saturating_add(error);
+    is_plausible.then(|| at_client.saturating_sub(at_server))
+}
+
 /// `one - other`, as far as it fits.
 fn difference(one: u64, other: u64) -> i64 {
     let magnitude = i64::try_from(one.abs_diff(other)).unwrap_or(i64::MAX);
@@ -372,7 +388,7 @@ impl ServiceComparison {
             true => self.first_server_time.record_n(server_time as f64, requests),
             false => self.server_time.record_n(server_time as f64, requests),
         }
-        let Some(network) = at_client.checked_sub(at_server) else {
+        let Some(network) = time_in_network(at_client, at_server) else {
             self.negative += requests;
             return;
         };
@@ -433,7 +449,7 @@ impl ConnectTimes {
         let [Some(at_client), Some(at_server)] = times else { return };
         self.ends[0].record(at_client as f64);
         self.ends[1].record(at_server as f64);
-        if let Some(network) = at_client.checked_sub(at_server) {
+        if let Some(network) = time_in_network(at_client, at_server) {
             self.network.record(network as f64);
         }
     }
@@ -473,6 +489,18 @@ mod tests {
             found.push(pair.map(|of| of.copied().unwrap_or(0)));
         });
         assert_eq!(found, [[1, 0], [2, 2], [2, 0], [0, 3], [5, 5], [0, 5]]);
+    }
+
+    #[test]
+    fn times_in_the_network_are_negative_only_beyond_their_error() {
+        assert_eq!(time_in_network(300_000, 250_000), Some(50_000));
+        assert_eq!(time_in_network(250_000, 250_080), Some(0));
+        // 1 us, and 0.01 % of 100 s.
+        assert_eq!(time_in_network(0, 1_000), Some(0));
+        assert_eq!(time_in_network(0, 1_001), None);
+        assert_eq!(time_in_network(99_990_000_000, 100_000_000_000), Some(0));
+        assert_eq!(time_in_network(99_980_000_000, 100_000_000_000), None);
+        assert_eq!(time_in_network(u64::MAX, u64::MAX), Some(0));
     }
 
     #[test]

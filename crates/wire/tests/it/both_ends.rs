@@ -100,12 +100,19 @@ fn run(ends: [&[TestPacket]; 2]) -> Result<(EndComparison, [EndLatencies; 2]), T
     check_counts(service, &latencies, shared.len() as u64)?;
     // Every tenth is a wait.
     let work = shared.iter().filter(|(id, ..)| id % 10 != 9);
-    let network: Vec<u64> = work.filter_map(|(_, one, other)| one.checked_sub(*other)).collect();
+    let network: Vec<u64> = work.filter_map(|(_, one, other)| network(*one, *other)).collect();
     prop_assert_eq!(service.network.count(), network.len() as u64);
     prop_assert_eq!(service.network.sum().estimate, network.iter().sum::<u64>() as f64);
     let longest = service.network.max().map(|max| max.estimate as u64);
     prop_assert_eq!(longest, network.iter().max().copied());
     Ok((comparison, latencies))
+}
+
+/// Time in the network by the latencies at both ends, which is negative only beyond the error of
+/// the time stamps.
+pub(crate) fn network(at_client: u64, at_server: u64) -> Option<u64> {
+    let is_within_error = at_server.saturating_sub(at_client) <= 1_000 + at_server / 10_000;
+    at_client.checked_sub(at_server).or(is_within_error.then_some(0))
 }
 
 /// All requests are matched or at one end only.
@@ -228,10 +235,35 @@ fn a_lost_syn_is_time_of_the_network() {
 
 #[test]
 fn exchanged_captures_have_negative_times() {
-    let packets = conversation().packets;
-    let comparison = compare([&at_server(&packets), &packets]).unwrap();
+    let mut packets = conversation().packets;
+    // As in a network with delays beyond the error of time stamps.
+    packets.iter_mut().for_each(|packet| packet.time = START + (packet.time - START) * 10);
+    let mut server = at_server(&packets);
+    for (packet, at_client) in server.iter_mut().zip(&packets) {
+        let at_client = at_client.time + OFFSET;
+        packet.time = at_client + packet.time * 10 - at_client * 10;
+    }
+    let comparison = compare([&server, &packets]).unwrap();
     let service = &comparison.services[0];
     assert_eq!((service.negative, service.network.count()), (9, 0));
+}
+
+#[test]
+fn two_captures_of_one_host_have_a_time_in_the_network_for_each_request() {
+    let packets = conversation().packets;
+    // The client's capture is the later one to stamp a request, and the earlier one for a response.
+    let mut client = packets.clone();
+    for packet in &mut client {
+        match packet.direction {
+            FlowDirection::ToServer => packet.time += 80,
+            FlowDirection::ToClient => packet.time -= 20,
+        }
+    }
+    let comparison = compare([&client, &packets]).unwrap();
+    let service = &comparison.services[0];
+    assert_eq!((service.negative, service.undirected), (0, 0));
+    assert_eq!((service.network.count(), service.network.sum().estimate), (9, 0.0));
+    assert_eq!(service.connect.network.count(), 1);
 }
 
 /// Damage to the packets of one capture.

@@ -9,7 +9,7 @@ use wire::{
     MatchedService, ReportOutcome, ReportedService,
 };
 
-use crate::both_ends::{DELAYS, OFFSET, at_server, damage, damaged, joined, reordered};
+use crate::both_ends::{DELAYS, OFFSET, at_server, damage, damaged, joined, network, reordered};
 use crate::checks::message_protocol;
 use crate::conversation::{
     Conversation, ConversationShape, START, TestPacket, measured_latencies, settings,
@@ -298,10 +298,10 @@ proptest! {
         let found = interval.services.first();
         let matched = found.map_or(0, |service| service.totals.matched);
         let work = latencies[0].iter().filter(|(id, _)| *id % 10 != 9);
-        let network = |(id, at_client): (&u32, &u64)| {
-            at_client.checked_sub(*latencies[1].get(id)?).map(|network| network as f64)
+        let of_request = |(id, at_client): (&u32, &u64)| {
+            network(*at_client, *latencies[1].get(id)?).map(|network| network as f64)
         };
-        let truth: Vec<f64> = work.filter_map(network).collect();
+        let truth: Vec<f64> = work.filter_map(of_request).collect();
         for cell in found.iter().flat_map(|of| of.comparison.network.cells()) {
             let bucket = cell.lower..=cell.upper;
             let most = truth.iter().filter(|network| bucket.contains(network)).count() as u64;
