@@ -1,14 +1,11 @@
 //! A running query: its class permit, memory, and cancellation.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use intake::{EventCounter, LatencyHistogram, Meter, Supervisor};
 use query::QueryContext;
-#[cfg(target_os = "linux")]
-use rustix::process::{getpriority_process, setpriority_process};
 use store::{ReadView, Store};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -215,8 +212,7 @@ impl ActiveQuery {
     }
 
     /// Whether to stop. A query that exceeds the time limit of the light class waits here for a
-    /// permit of the heavy class. A heavy one pauses here for light ones, and lowers the priority
-    /// of threads of its own.
+    /// permit of the heavy class, and a heavy one pauses here for light ones.
     pub(crate) fn should_stop(&self) -> bool {
         if self.is_ended() {
             return true;
@@ -229,11 +225,8 @@ impl ActiveQuery {
             if is_late {
                 return self.move_to_heavy(&mut permit).is_err();
             }
-        } else {
-            lower_worker_priority();
-            if self.service.is_light_query_slowed() {
-                self.pause_for_light_queries();
-            }
+        } else if self.service.is_light_query_slowed() {
+            self.pause_for_light_queries();
         }
         false
     }
@@ -352,43 +345,6 @@ impl QueryContext for ActiveQuery {
 
     fn release_memory(&self, bytes: u64) {
         self.reservation.shrink(bytes);
-    }
-
-    fn start_worker(&self) {
-        WORKER_PRIORITY.set(WorkerPriority::Usual);
-    }
-}
-
-/// Priority of a thread that a query has started.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum WorkerPriority {
-    /// The thread is not one, and runs other queries afterwards.
-    NoWorker,
-    Usual,
-    Lowered,
-}
-
-thread_local! {
-    static WORKER_PRIORITY: Cell<WorkerPriority> = const { Cell::new(WorkerPriority::NoWorker) };
-}
-
-/// What is added to the nice value of threads of heavy queries: beside a thread without it, such a
-/// thread gets a tenth of a CPU.
-const HEAVY_NICE: i32 = 10;
-/// The lowest priority.
-const NICE_MAX: i32 = 19;
-
-/// Lowers the priority of this thread if it ends with a heavy query. A raised priority would need
-/// privileges, so that of other threads stays.
-fn lower_worker_priority() {
-    if WORKER_PRIORITY.get() != WorkerPriority::Usual {
-        return;
-    }
-    WORKER_PRIORITY.set(WorkerPriority::Lowered);
-    // Only on Linux it is that of a thread. Without it the query is as fast.
-    #[cfg(target_os = "linux")]
-    if let Ok(nice) = getpriority_process(None) {
-        let _ = setpriority_process(None, nice.saturating_add(HEAVY_NICE).min(NICE_MAX));
     }
 }
 

@@ -16,9 +16,6 @@ pub trait QueryContext: Sync {
 
     /// Releases memory.
     fn release_memory(&self, _bytes: u64) {}
-
-    /// Called on each thread that a query starts, which ends before the query does.
-    fn start_worker(&self) {}
 }
 
 impl<F: Fn() -> bool + Sync> QueryContext for F {

@@ -113,11 +113,6 @@ impl<'a> QueryBudget<'a> {
         Ok(())
     }
 
-    /// Tells the context of a thread that the query has started.
-    pub(crate) fn start_worker(&self) {
-        self.context.start_worker();
-    }
-
     /// Checks cancellation and deadline.
     pub(crate) fn check_deadline(&self) -> Result<()> {
         match self.context.is_cancelled() {

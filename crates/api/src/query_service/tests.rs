@@ -278,35 +278,6 @@ async fn heavy_query_pauses_for_light_ones_and_continues() {
     working.await.unwrap().unwrap();
 }
 
-/// Nice values of a thread that a query starts, before and after a check, and of its own after it.
-#[cfg(target_os = "linux")]
-fn nice_of_worker(active: &ActiveQuery) -> [i32; 3] {
-    let nice = || rustix::process::getpriority_process(None).unwrap();
-    let worker = || {
-        query::QueryContext::start_worker(active);
-        let before = nice();
-        assert!(!active.should_stop() && !active.should_stop());
-        [before, nice()]
-    };
-    let [before, after] = std::thread::scope(|scope| scope.spawn(worker).join().unwrap());
-    assert!(!active.should_stop());
-    [before, after, nice()]
-}
-
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn threads_of_heavy_queries_give_way() {
-    let settings = QueryServiceSettings::default();
-    let server = TestServer::with_store(test_server::empty_store(), settings);
-    let context = &server.context;
-    let of_worker = |active: &ActiveQuery| Ok(nice_of_worker(active));
-    let [usual, light, own] = context.run_light("test", None, of_worker).await.unwrap();
-    assert_eq!((light, own), (usual, usual));
-    let [before, heavy, own] = context.run_heavy("test", None, of_worker).await.unwrap();
-    // A test may run at a low priority.
-    assert_eq!((before, heavy, own), (usual, (usual + 10).min(19), usual));
-}
-
 #[tokio::test]
 async fn queries_share_one_memory_budget() {
     let settings = QueryServiceSettings {

@@ -121,7 +121,6 @@ impl Evaluation<'_> {
         }
         let (next, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
         let worker = || {
-            self.budget.start_worker();
             let mut evaluation = Evaluation {
                 source: self.source,
                 settings: self.settings,
