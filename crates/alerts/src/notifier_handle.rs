@@ -1,6 +1,7 @@
 //! The notifier, shared by the role and the thread that evaluates rules.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use notify::{
     Notifier, NotifierError, NotifierOptions, NotifierStatus, NotifySettings, OtherSiteDeliveries,
@@ -74,6 +75,13 @@ impl NotifierHandle {
             Some(notifier) => notifier.submit(notification),
             None => Err(NotifierError::Stopped),
         }
+    }
+
+    /// Waits until all that was submitted before is routed, see [`Notifier::routing_waiter`].
+    /// Returns whether it is.
+    pub(crate) fn wait_until_routed(&self, timeout: Duration) -> bool {
+        let wait = lock(&self.notifier).as_ref().map(Notifier::routing_waiter);
+        wait.is_none_or(|wait| wait(timeout))
     }
 
     /// Holds all deliveries: another site makes them.

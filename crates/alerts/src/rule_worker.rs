@@ -2,9 +2,11 @@
 //!
 //! An iteration: evaluate a copy of the group, store the states, submit notifications, append the
 //! samples, publish. The states are durable before anything that follows from them leaves the node.
+//! Ends of alerts are durable at the notifier before the next evaluation, which may forget them.
 //! Between groups it makes the changes that requests and time demand.
 
 mod acknowledgement;
+mod alert_ends;
 mod arrivals;
 mod due_changes;
 mod history_writer;
@@ -42,6 +44,7 @@ use crate::store_evaluator::StoreEvaluator;
 use crate::submitted_alerts::SubmittedAlerts;
 use crate::submitted_received_alerts::SubmittedReceivedAlerts;
 use crate::worker_control::{ReloadedRules, WorkerControl};
+use alert_ends::SubmittedEnds;
 use arrivals::ArrivalSchedule;
 use history_writer::HistoryWriter;
 
@@ -78,6 +81,7 @@ pub(crate) struct RuleWorker {
     submitted: SubmittedAlerts,
     evidence_budgets: EvidenceBudgets,
     submit_error: Option<String>,
+    submitted_ends: SubmittedEnds,
     received: Arc<ReceivedAlerts>,
     received_saved_at: Option<Instant>,
     received_error: Option<String>,
@@ -144,6 +148,7 @@ impl RuleWorker {
             submitted: SubmittedAlerts::default(),
             evidence_budgets: EvidenceBudgets::new(Instant::now()),
             submit_error: None,
+            submitted_ends: SubmittedEnds::default(),
             received,
             received_saved_at: None,
             received_error: None,
@@ -261,6 +266,7 @@ impl RuleWorker {
         time_ns: i64,
         arrived: Option<&BTreeSet<usize>>,
     ) -> Option<Arc<GroupReport>> {
+        self.await_ends();
         let before = &self.groups[at].group;
         let mut group = before.clone();
         let began = Instant::now();
@@ -376,6 +382,7 @@ impl RuleWorker {
 
     /// Uses other rules. Groups of the same file and name keep their states.
     fn apply(&mut self, reloaded: ReloadedRules) {
+        self.await_ends();
         self.settings = reloaded.settings;
         self.has_forgotten_primary = false;
         self.user_labels = UserLabels::of(&reloaded.rules.slos);

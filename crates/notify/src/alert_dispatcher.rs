@@ -5,9 +5,12 @@
 //!
 //! It holds the newest notification of each alert in memory and no clock, thread or file of its
 //! own. What contacts were told is in the log, which recognizes duplicates: after a crash the
-//! source of the alerts submits their states again, and only what is new is sent.
+//! source of the alerts submits their states again, and only what is new is sent. Ends that a group
+//! sends later are in the log, too, because the source forgets alerts that ended.
 
 mod dispatch_run;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -46,6 +49,8 @@ struct TrackedAlert {
     escalations: BTreeMap<String, EscalationProgress>,
     /// Whether the contacts that know the alert have to hear of its new state at once.
     is_untold: bool,
+    /// Whether the log has its end, which a group sends later.
+    is_end_noted: bool,
 }
 
 /// Steps of an escalation that were made.
@@ -171,12 +176,15 @@ impl AlertDispatcher {
                 escalations.retain(|name, _| receivers.contains(name));
             }
         }
-        let tracked = TrackedAlert { notification, labels, bytes, escalations, is_untold };
+        let is_end_noted = false;
+        let tracked =
+            TrackedAlert { notification, labels, bytes, escalations, is_untold, is_end_noted };
         self.alerts.insert(id, tracked);
     }
 
-    /// Writes all deliveries that are due now to the log. After an error, which the log reports,
-    /// the rest is due again.
+    /// Writes all deliveries that are due now to the log, and the ends of alerts that are due
+    /// later: afterwards the source may forget them. After an error, which the log reports, the
+    /// rest is due again.
     pub(crate) fn run(
         &mut self,
         log: &Mutex<DeliveryLog>,
@@ -196,10 +204,17 @@ impl AlertDispatcher {
         for alert in alerts.values_mut() {
             run.escalate(alert, groups)?;
         }
+        let waiting = groups.resolved_ids();
+        for (id, alert) in alerts.iter_mut() {
+            if waiting.contains(id.as_str()) && !alert.is_end_noted {
+                run.note_end(&alert.notification)?;
+                alert.is_end_noted = true;
+            }
+        }
         let mut report = run.into_report();
         report.panics.extend(groups.take_panics());
         lock_log(log).sync()?;
-        self.forget_resolved();
+        self.forget_resolved(log);
         Ok(report)
     }
 
@@ -219,7 +234,7 @@ impl AlertDispatcher {
         steps.chain(self.groups.next_due_ns()).min()
     }
 
-    fn forget_resolved(&mut self) {
+    fn forget_resolved(&mut self, log: &Mutex<DeliveryLog>) {
         let waiting = self.groups.resolved_ids();
         let bytes = &mut self.bytes;
         self.alerts.retain(|id, alert| {
@@ -227,6 +242,7 @@ impl AlertDispatcher {
             let is_needed = !is_resolved || alert.is_untold || waiting.contains(id.as_str());
             if !is_needed {
                 *bytes = bytes.saturating_sub(alert.bytes);
+                lock_log(log).forget_end(id);
             }
             is_needed
         });

@@ -8,6 +8,7 @@
 //! the one before it, and one that is not newer than the newest known is a duplicate. Format:
 //! `docs/formats/deliveries.md`.
 
+mod alert_ends;
 mod contact_deliveries;
 mod replay;
 mod site_deliveries;
@@ -218,6 +219,7 @@ impl DeliveryLog {
             lock,
         };
         log.state.interrupt_attempts(None);
+        log.state.forget_known_ends();
         log.compact_if_large()?;
         Ok(log)
     }
@@ -326,20 +328,16 @@ impl DeliveryLog {
     ) -> Result<Option<DeliveryAttempt>> {
         self.state.interrupt_attempts(Some(&contact.name));
         loop {
-            let Some(mut attempt) = self.state.next_attempt(&contact.name, now_ns) else {
+            let Some(mut attempt) =
+                self.state.next_attempt(&contact.name, contact.policy.delay_max(), now_ns)
+            else {
                 return Ok(None);
             };
             if attempt.unknown_outcomes >= UNKNOWN_OUTCOMES_MAX {
                 // The repeat was interrupted by a crash.
                 let note = "the outcome of the repeat is unknown".to_owned();
-                self.finish(
-                    &attempt,
-                    AttemptVerdict::GivenUp,
-                    None,
-                    note,
-                    &contact.policy,
-                    now_ns,
-                )?;
+                let (verdict, policy) = (AttemptVerdict::GivenUp, &contact.policy);
+                self.finish(&attempt, verdict, None, note, policy, now_ns)?;
                 continue;
             }
             let previous = attempt.previous.as_deref();
@@ -382,7 +380,7 @@ impl DeliveryLog {
             }
         };
         let age = attempt.age(now_ns);
-        let verdict = policy.verdict(result, age, attempt.unknown_outcomes);
+        let verdict = policy.verdict(result, age, attempt.attempts, attempt.unknown_outcomes);
         let message = MessageOutcome { message_id, retry_after };
         self.finish(&attempt, verdict, Some(message), note, policy, now_ns)
     }
@@ -481,7 +479,9 @@ impl DeliveryLog {
         let line = record.encode();
         // Deliveries that are due leave room for the records of their attempts.
         let bytes_max = match record {
-            DeliveryRecord::Due { .. } => self.limits.bytes_max / 4 * 3,
+            DeliveryRecord::Due { .. } | DeliveryRecord::Ended { .. } => {
+                self.limits.bytes_max / 4 * 3
+            }
             _ => self.limits.bytes_max,
         };
         match self.append(&line, bytes_max) {

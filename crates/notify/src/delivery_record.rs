@@ -88,6 +88,13 @@ pub enum DeliveryRecord {
         /// Error, or texts that were cut.
         note: String,
     },
+    /// An alert ended, and contacts that know it are to be told later.
+    Ended {
+        /// Time.
+        at_ns: i64,
+        /// What they are to be told.
+        notification: Box<Notification>,
+    },
 }
 
 /// A line is damaged, or of another version.
@@ -178,6 +185,11 @@ impl DeliveryRecord {
                     optional(message_id.as_deref().map(encode_text)),
                     encode_text(note),
                 ]);
+                words
+            }
+            DeliveryRecord::Ended { at_ns, notification } => {
+                let mut words = vec!["ended".to_owned(), at_ns.to_string()];
+                words.extend(notification_words(notification));
                 words
             }
         }
@@ -309,6 +321,10 @@ impl<'a> RecordWords<'a> {
                 verdict: self.verdict()?,
                 message_id: self.optional_text()?,
                 note: self.text()?,
+            },
+            "ended" => DeliveryRecord::Ended {
+                at_ns: self.number()?,
+                notification: Box::new(self.notification()?),
             },
             other => return Err(RecordError(format!("unknown keyword {other:?}"))),
         })
@@ -459,6 +475,12 @@ mod tests {
             notification.picture = Some(Picture { png: vec![], alt: text.to_owned() });
             check(&due(notification));
         }
+    }
+
+    #[test]
+    fn an_end_survives() {
+        let notification = Box::new(example_notification());
+        check(&DeliveryRecord::Ended { at_ns: 7, notification });
     }
 
     #[test]

@@ -3,12 +3,14 @@
 //! A thread routes alerts and writes what is due to the log of deliveries; each contact has a
 //! thread that sends from the log, so that a slow or dead contact delays no other. All threads run
 //! under the supervisor. Submitted states are in memory until they are due: after a start the
-//! source submits the newest state of each alert again, and the log recognizes duplicates.
+//! source submits the newest state of each alert again, and the log recognizes duplicates. Ends of
+//! alerts, which the source forgets, are in the log as soon as they are routed.
 //!
 //! Locks: the router holds the dispatcher's while it takes one of the others: inbox, log, status,
 //! contacts. No two of these are held together.
 
 mod contact_worker;
+mod routing_progress;
 mod status;
 
 use std::collections::BTreeMap;
@@ -37,6 +39,7 @@ use crate::notify_settings::NotifySettings;
 use crate::routed_notification::RoutedNotification;
 use crate::silence::SilenceSet;
 use contact_worker::{ContactWorker, ROUTER_AGE_MAX_NS};
+use routing_progress::RoutingProgress;
 pub use status::{ContactStatus, NotifierStatus, TimedText, UndeliveredNotification};
 use status::{PENDING_MAX, REPORTS_MAX, StatusBoard};
 
@@ -133,6 +136,7 @@ struct NotifierShared {
     dispatcher: Mutex<AlertDispatcher>,
     inbox: Mutex<Inbox>,
     inbox_changed: Condvar,
+    progress: RoutingProgress,
     status: Mutex<StatusBoard>,
     client: HttpClient,
     /// Contacts of the running threads.
@@ -150,12 +154,25 @@ struct Inbox {
     /// The newest state of each alert.
     notifications: BTreeMap<String, RoutedNotification>,
     bytes: usize,
+    /// Number of accepted notifications.
+    accepted: u64,
     is_woken: bool,
 }
 
 impl fmt::Debug for NotifierShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NotifierShared").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Inbox {
+    fn insert(&mut self, submitted: RoutedNotification) {
+        self.accepted += 1;
+        self.bytes += submitted.size_bytes();
+        let alert_id = submitted.notification.key.alert_id.clone();
+        if let Some(before) = self.notifications.insert(alert_id, submitted) {
+            self.bytes = self.bytes.saturating_sub(before.size_bytes());
+        }
     }
 }
 
@@ -168,11 +185,14 @@ impl Notifier {
         let log = DeliveryLog::open(Arc::clone(&options.disk), &options.dir, options.limits)?;
         let (receivers, routing) = settings.into_receivers();
         let contacts = receivers.contacts().to_vec();
+        let mut inbox = Inbox::default();
+        log.pending_ends().into_iter().for_each(|end| inbox.insert(end.into()));
         let shared = Arc::new(NotifierShared {
             log: Mutex::new(log),
             dispatcher: Mutex::new(AlertDispatcher::new(receivers, routing)),
-            inbox: Mutex::default(),
+            inbox: Mutex::new(inbox),
             inbox_changed: Condvar::new(),
+            progress: RoutingProgress::default(),
             status: Mutex::default(),
             client: HttpClient::new(options.tls.clone(), SEND_TIMEOUT),
             workers: Mutex::default(),
@@ -191,7 +211,8 @@ impl Notifier {
     /// Takes the new state of an alert. A state that is not newer than the known one is ignored.
     ///
     /// The state is in memory until it is due. The source therefore submits the newest state of
-    /// each alert after every start; of an alert that ended, too, unless it ended long before.
+    /// each alert after every start; of an alert that ended, too, until its end is durable, which
+    /// [`Notifier::routing_waiter`] awaits.
     pub fn submit(&self, notification: impl Into<RoutedNotification>) -> Result<(), NotifierError> {
         self.shared.submit(notification.into())
     }
@@ -251,6 +272,16 @@ impl Notifier {
     /// Status of contacts, alerts and the log.
     pub fn status(&self) -> NotifierStatus {
         self.shared.status()
+    }
+
+    /// A function that waits until all that was submitted before is routed: ends of alerts are
+    /// durable then. It returns whether that is so.
+    pub fn routing_waiter(&self) -> impl Fn(Duration) -> bool + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move |timeout| {
+            let accepted = lock(&shared.inbox).accepted;
+            shared.progress.wait(accepted, timeout, &shared.is_stopping)
+        }
     }
 
     /// A function that returns the status, also after the notifier has stopped.
@@ -358,6 +389,7 @@ impl NotifierShared {
     /// Wakes all threads.
     fn wake(&self) {
         lock(&self.workers).iter().for_each(|worker| worker.wake());
+        self.progress.wake();
         self.wake_router();
     }
 
@@ -390,10 +422,7 @@ impl NotifierShared {
         if is_open && used_bytes + submitted.size_bytes() > ALERTS_BYTES_MAX {
             return Err(NotifierError::MemoryLimit);
         }
-        inbox.bytes += submitted.size_bytes();
-        if let Some(before) = inbox.notifications.insert(key.alert_id, submitted) {
-            inbox.bytes = inbox.bytes.saturating_sub(before.size_bytes());
-        }
+        inbox.insert(submitted);
         inbox.is_woken = true;
         drop(inbox);
         self.inbox_changed.notify_all();
@@ -433,6 +462,7 @@ impl NotifierShared {
     fn route_once(&self, thread: &SupervisedThread) -> Option<Duration> {
         let mut dispatcher = lock(&self.dispatcher);
         let now_ns = self.now_ns();
+        let accepted = lock(&self.inbox).accepted;
         // An alert that panics must not keep the others from their contacts.
         while let Some(submitted) = self.first_of_inbox() {
             let key = submitted.notification.key.clone();
@@ -457,6 +487,9 @@ impl NotifierShared {
         let counts = (dispatcher.alert_count(), dispatcher.group_count(), dispatcher.size_bytes());
         drop(dispatcher);
         let error = result.as_ref().err().map(ToString::to_string);
+        if error.is_none() {
+            self.progress.advance(accepted);
+        }
         let report = result.unwrap_or_default();
         for warning in report.warnings {
             self.warn(warning, now_ns);

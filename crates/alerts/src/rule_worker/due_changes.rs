@@ -22,6 +22,7 @@ impl RuleWorker {
                 self.submit(at);
             }
         }
+        self.await_ends();
         match self.received.apply_due_changes(now_ns) {
             Ok(has_changed) => {
                 is_changed |= has_changed;
@@ -73,7 +74,10 @@ impl RuleWorker {
         let mut error = None;
         for notification in self.submitted_received_alerts.changes(&alerts, self.intake.now()) {
             match self.notifier.submit(notification.clone()) {
-                Ok(()) => self.submitted_received_alerts.record(notification),
+                Ok(()) => {
+                    self.submitted_ends.note(&notification);
+                    self.submitted_received_alerts.record(notification);
+                }
                 Err(cause) => error = Some(format!("alerts are not sent: {cause}")),
             }
         }

@@ -64,6 +64,7 @@ impl RuleWorker {
     fn submit_one(&mut self, group: (String, String), submitted: RoutedNotification) {
         let error = match self.notifier.submit(submitted.clone()) {
             Ok(()) => {
+                self.submitted_ends.note(&submitted.notification);
                 self.submitted.record(group, submitted);
                 None
             }

@@ -90,6 +90,12 @@ impl<'a> DispatchRun<'a> {
         told.unwrap_or(Ok(()))
     }
 
+    /// Makes an end durable that a group sends later.
+    pub(super) fn note_end(&self, notification: &Notification) -> Result<()> {
+        let names = self.receivers.contacts().iter().map(|contact| contact.name.as_str());
+        lock_log(self.log).note_end(names, notification, self.now_ns)
+    }
+
     /// Does something of an alert. A panic is reported, and nothing is returned.
     fn catch_panic<T>(
         &mut self,

@@ -1,6 +1,6 @@
 //! State of the log of deliveries: a function of its records.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +12,6 @@ use crate::delivery_record::{DELIVERY_LOG_VERSION, DeliveryRecord};
 use crate::delivery_result::DeliveryError;
 use crate::notification::{Notification, NotificationKey, NotifiedState};
 
-/// A next attempt further away than this was planned before the clock stepped back: delays are at
-/// most 5 min.
-const DELAY_MAX: Duration = Duration::from_secs(600);
-
 /// All unfinished deliveries, and the newest finished one of each contact and alert.
 #[derive(Debug, Default)]
 pub(super) struct DeliveryState {
@@ -24,6 +20,8 @@ pub(super) struct DeliveryState {
     keys: BTreeMap<(String, NotificationKey), u64>,
     /// By contact and alert.
     finished: BTreeMap<(String, String), FinishedDelivery>,
+    /// Ends of alerts that contacts are to be told later, by alert.
+    pub(super) ends: BTreeMap<String, PendingEnd>,
     /// What was delivered since the file was last written anew.
     recent: RecentDeliveries,
     id_max: u64,
@@ -43,6 +41,13 @@ struct PendingDelivery {
     /// Begin of the attempt without an outcome, and whether it is idempotent.
     in_flight: Option<(i64, bool)>,
     note: String,
+}
+
+/// End of an alert that contacts are to be told later.
+#[derive(Debug)]
+pub(super) struct PendingEnd {
+    pub(super) at_ns: i64,
+    pub(super) notification: Arc<Notification>,
 }
 
 #[derive(Debug)]
@@ -125,6 +130,10 @@ impl DeliveryState {
                 let finished = FinishedDelivery { key, at_ns, verdict, message_id, note, details };
                 self.finished.insert(at, finished);
             }
+            DeliveryRecord::Ended { at_ns, notification } => {
+                let (id, notification) = (notification.key.alert_id.clone(), notification.into());
+                self.ends.insert(id, PendingEnd { at_ns, notification });
+            }
         }
     }
 
@@ -199,6 +208,23 @@ impl DeliveryState {
     pub(super) fn knows_alert(&self, contact: &str, alert_id: &str) -> bool {
         let alert_id = alert_id.to_owned();
         self.is_known(contact, &NotificationKey { alert_id, transition: 0, reminder: 0 })
+    }
+
+    /// Whether the contact has or will get a notification of the alert, but not this one.
+    pub(super) fn lacks(&self, contact: &str, key: &NotificationKey) -> bool {
+        self.knows_alert(contact, &key.alert_id) && !self.is_known(contact, key)
+    }
+
+    /// Forgets the ends that nobody lacks.
+    pub(super) fn forget_known_ends(&mut self) {
+        let finished = self.finished.keys().map(|(contact, _)| contact);
+        let pending = self.pending.values().map(|delivery| &delivery.contact);
+        let contacts: BTreeSet<String> = finished.chain(pending).cloned().collect();
+        let mut ends = std::mem::take(&mut self.ends);
+        ends.retain(|_, end| {
+            contacts.iter().any(|contact| self.lacks(contact, &end.notification.key))
+        });
+        self.ends = ends;
     }
 
     pub(super) fn newest(&self, contact: &str, alert_id: &str) -> Option<NewestDelivery> {
@@ -338,8 +364,15 @@ impl DeliveryState {
         self.unblocked(contact).map(|(_, delivery)| delivery.next_ns).min()
     }
 
-    pub(super) fn next_attempt(&self, contact: &str, now_ns: i64) -> Option<DeliveryAttempt> {
-        let latest_ns = now_ns.saturating_add(nanos(DELAY_MAX));
+    /// The next attempt that is due. One that is further away than any delay was planned before the
+    /// clock stepped back.
+    pub(super) fn next_attempt(
+        &self,
+        contact: &str,
+        delay_max: Duration,
+        now_ns: i64,
+    ) -> Option<DeliveryAttempt> {
+        let latest_ns = now_ns.saturating_add(nanos(delay_max));
         let is_due = |delivery: &PendingDelivery| {
             let next_ns = delivery.next_ns;
             delivery.attempts == 0 || next_ns <= now_ns || next_ns > latest_ns
@@ -389,6 +422,10 @@ impl DeliveryState {
         }
         for (&id, delivery) in &self.pending {
             delivery.records(id).iter().for_each(|record| text.push_str(&record.encode()));
+        }
+        for PendingEnd { at_ns, notification } in self.ends.values() {
+            let notification = Box::new((**notification).clone());
+            text.push_str(&DeliveryRecord::Ended { at_ns: *at_ns, notification }.encode());
         }
         text
     }

@@ -1,7 +1,8 @@
 //! The example of `docs/formats/deliveries.md` is as written, and the page documents each record.
 
 use notify::{
-    AlertImpact, AttemptVerdict, DELIVERY_LOG_VERSION, DeliveryRecord, NotificationKey, Picture,
+    AlertImpact, AttemptVerdict, DELIVERY_LOG_VERSION, DeliveryRecord, NotificationKey,
+    NotifiedState, Picture,
 };
 
 use crate::alerts::{START_NS, notification};
@@ -13,6 +14,8 @@ fn records() -> Vec<DeliveryRecord> {
     notification.picture = Some(Picture { png: b"PNG".to_vec(), alt: "latency".to_owned() });
     notification.impact = AlertImpact { requests: Some(12_031), users: None };
     notification.annotations.clear();
+    let mut end = notification.clone();
+    (end.state, end.key.transition, end.picture) = (NotifiedState::Resolved, 4, None);
     let (at_ns, key) = (START_NS, NotificationKey { reminder: 0, ..notification.key.clone() });
     let (contact, message_id) = ("on call".to_owned(), Some("C1 17.2".to_owned()));
     let note = "title cut from 300 to 256 characters".to_owned();
@@ -45,6 +48,7 @@ fn records() -> Vec<DeliveryRecord> {
             message_id: None,
             note: "429".to_owned(),
         },
+        DeliveryRecord::Ended { at_ns, notification: end.into() },
     ]
 }
 

@@ -260,6 +260,54 @@ async fn an_alert_that_ends_right_after_a_restart_is_resolved_where_it_was_told(
     notifier.stop();
 }
 
+/// The rules forget an alert 15 minutes after its end, by a clock that may have been set forward.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_that_its_source_has_forgotten_is_sent_after_a_restart() {
+    let bench = NotifierBench::new();
+    let receiver = HttpReceiver::start(ok).await;
+    let settings = format!("{}{ROUTE}", webhook("hook", &receiver, ""));
+    let notifier = bench.start(&settings);
+    notifier.submit(bench.firing("a", 1)).unwrap();
+    wait_for(&notifier, "firing", |status| delivered(status, "hook") == 1);
+    let is_routed = notifier.routing_waiter();
+    // Its group is looked at a minute later.
+    notifier.submit(bench.in_state("a", 2, NotifiedState::Resolved)).unwrap();
+    assert!(is_routed(PATIENCE));
+    notifier.stop();
+    assert!(is_routed(Duration::ZERO));
+    assert_eq!(texts(&receiver.take_requests()), ["a/1 firing"]);
+    let notifier = bench.start(&settings);
+    wait_for(&notifier, "resolved", |status| delivered(status, "hook") == 1);
+    assert_eq!(texts(&receiver.take_requests()), ["a/2 resolved"]);
+    wait_for(&notifier, "forgotten", |status| status.alerts == 0);
+    notifier.stop();
+}
+
+/// An alert began anew before its end was sent: the end was lost with a kill.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_resolves_an_alert_that_another_one_replaced() {
+    let bench = NotifierBench::new();
+    let receiver = HttpReceiver::start(ok).await;
+    let settings = format!("{}{ROUTE}", webhook("hook", &receiver, ""));
+    let notifier = bench.start(&settings);
+    notifier.submit(bench.firing("a", 1)).unwrap();
+    wait_for(&notifier, "firing", |status| delivered(status, "hook") == 1);
+    notifier.submit(bench.in_state("a", 2, NotifiedState::Resolved)).unwrap();
+    assert!(notifier.routing_waiter()(PATIENCE));
+    notifier.stop();
+    receiver.take_requests();
+    let notifier = bench.start(&settings);
+    // Other labels would be another group.
+    let mut anew = bench.firing("b", 1);
+    anew.labels = bench.firing("a", 1).labels;
+    notifier.submit(anew).unwrap();
+    wait_for(&notifier, "both", |status| delivered(status, "hook") == 2);
+    let mut sent = texts(&receiver.take_requests());
+    sent.sort();
+    assert_eq!(sent, ["a/2 resolved", "b/1 firing"]);
+    notifier.stop();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_contact_delays_no_other_and_its_failover_hears_of_the_alert() {
     let bench = NotifierBench::new();
