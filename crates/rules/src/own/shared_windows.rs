@@ -11,6 +11,8 @@ use crate::rule_file::Rule;
 
 /// Text of the selector, length of the window, labels of the streams.
 type WindowKey = (String, i64, Option<Vec<String>>);
+/// The same, of a rule.
+type BorrowedKey<'a> = (&'a str, i64, Option<&'a [String]>);
 
 /// Windows of the streams of one selector.
 #[derive(Debug, Default)]
@@ -25,13 +27,15 @@ pub(crate) struct SharedWindows {
 impl SharedWindows {
     /// Nothing is read yet.
     pub(crate) fn new<'a>(rules: impl Iterator<Item = &'a Rule>) -> SharedWindows {
-        let mut readers: HashMap<WindowKey, usize> = HashMap::new();
+        // Of thousands of rules in each iteration: nothing is copied of those that share nothing.
+        let mut readers: HashMap<BorrowedKey<'a>, usize> = HashMap::new();
         let own = rules.filter_map(|rule| Some((rule, rule.condition()?)));
         for key in own.filter_map(|(rule, own)| key(&rule.expression, own)) {
             *readers.entry(key).or_default() += 1;
         }
         let shared = readers.into_iter().filter(|(_, count)| *count > 1);
-        SharedWindows { selectors: shared.map(|(key, _)| (key, Default::default())).collect() }
+        let selectors = shared.map(|(key, _)| (owned(key), SelectorWindows::default()));
+        SharedWindows { selectors: selectors.collect() }
     }
 
     /// Windows of the streams of a rule, if another rule reads them, too.
@@ -40,7 +44,10 @@ impl SharedWindows {
         expression: &str,
         condition: &OwnCondition,
     ) -> Option<&SelectorWindows> {
-        self.selectors.get(&key(expression, condition)?)
+        if self.selectors.is_empty() {
+            return None;
+        }
+        self.selectors.get(&owned(key(expression, condition)?))
     }
 }
 
@@ -56,7 +63,11 @@ impl SelectorWindows {
     }
 }
 
-fn key(expression: &str, condition: &OwnCondition) -> Option<WindowKey> {
+fn key<'a>(expression: &'a str, condition: &'a OwnCondition) -> Option<BorrowedKey<'a>> {
     let is_selector = matches!(condition.source, RuleSource::Selector(_));
-    is_selector.then(|| (expression.to_owned(), condition.window_ns, condition.by.clone()))
+    is_selector.then_some((expression, condition.window_ns, condition.by.as_deref()))
+}
+
+fn owned((expression, window_ns, by): BorrowedKey<'_>) -> WindowKey {
+    (expression.to_owned(), window_ns, by.map(<[String]>::to_vec))
 }
