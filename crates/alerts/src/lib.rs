@@ -56,6 +56,7 @@ mod message_templates;
 mod missing_series;
 mod notifier_handle;
 mod notifier_status;
+mod picture_api;
 mod primary_site;
 mod prometheus_api;
 mod published_alerts;

@@ -3,10 +3,44 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use disk::OsDisk;
+use journal::wall_clock;
 use notify::{
-    Notifier, NotifierError, NotifierOptions, NotifierStatus, NotifySettings, OtherSiteDeliveries,
-    RoutedNotification, SilenceSet, SiteDelivery,
+    LogLimits, Notifier, NotifierError, NotifierOptions, NotifierStatus, NotifySettings,
+    OtherSiteDeliveries, PictureLinks, RoutedNotification, SilenceSet, SiteDelivery,
 };
+use role::RoleContext;
+
+use crate::message_templates::AlertMessageTemplates;
+use crate::settings::AlertTables;
+
+/// Name of the directory of deliveries in the data directory.
+const DELIVERIES_NAME: &str = "notifications";
+/// Name of the directory of pictures in it.
+const PICTURES_NAME: &str = "pictures";
+
+/// Pictures that receivers fetch from this node.
+pub(crate) fn picture_links(settings: &AlertTables, context: &RoleContext) -> PictureLinks {
+    let dir = context.data.join(DELIVERIES_NAME).join(PICTURES_NAME);
+    PictureLinks::new(dir, settings.external_url())
+}
+
+/// What the notifier needs of the node.
+pub(crate) fn notifier_options(settings: &AlertTables, context: &RoleContext) -> NotifierOptions {
+    NotifierOptions {
+        disk: Arc::new(OsDisk),
+        dir: context.data.join(DELIVERIES_NAME),
+        settings_dir: settings.dir.clone(),
+        clock: wall_clock(),
+        supervisor: context.intake.supervisor().clone(),
+        log: Arc::clone(&context.log),
+        tls: Default::default(),
+        templates: Arc::new(AlertMessageTemplates::new(settings.templates())),
+        pictures: Some(picture_links(settings, context)),
+        limits: LogLimits::default(),
+        is_held: settings.has_primary(),
+    }
+}
 
 /// The notifier, if there are contacts. Clones share it.
 #[derive(Clone, Default)]
@@ -36,7 +70,7 @@ impl NotifierHandle {
     ) -> Result<(), NotifierError> {
         let mut notifier = lock(&self.notifier);
         match &mut *notifier {
-            Some(running) => running.reload(settings, &options.templates),
+            Some(running) => running.reload(settings, &options.templates, options.pictures),
             None if settings.contacts.is_empty() => Ok(()),
             None => {
                 let started = Notifier::start(settings, options)?;

@@ -5,8 +5,7 @@ use std::thread::JoinHandle;
 
 use disk::OsDisk;
 use intake::{LogFn, LogLevel, Meter};
-use journal::wall_clock;
-use notify::{LogLimits, NotifierOptions, SilenceState};
+use notify::{PictureLinks, SilenceState};
 use role::json::Json::{self, Bool, Integer, List, Object, Text};
 use role::json::integer;
 use role::settings::{Document, Problems, SettingsCheck, SettingsCount};
@@ -25,8 +24,7 @@ use crate::arrival_reader::{open_journal, read_arrivals};
 use crate::delivery_api::SiteChanges;
 use crate::error::AlertsError;
 use crate::inventory_store::InventoryStore;
-use crate::message_templates::AlertMessageTemplates;
-use crate::notifier_handle::NotifierHandle;
+use crate::notifier_handle::{NotifierHandle, notifier_options, picture_links};
 use crate::published_alerts::{PublishedAlerts, PublishedState};
 use crate::received_alerts::ReceivedAlerts;
 use crate::role_thread::spawn;
@@ -43,12 +41,9 @@ use crate::unmatched_rules::UnmatchedRules;
 use crate::worker_control::{ReloadedRules, WorkerControl};
 use crate::{
     acknowledgement_api, alert_events, alert_list, alertmanager_api, alertmanager_silences,
-    clearance_api, contact_api, delivery_api, history_api, notifier_status, prometheus_api,
-    silence_api, slo_api,
+    clearance_api, contact_api, delivery_api, history_api, notifier_status, picture_api,
+    prometheus_api, silence_api, slo_api,
 };
-
-/// Name of the directory of deliveries in the data directory.
-const DELIVERIES_NAME: &str = "notifications";
 
 /// What changes of alerts are told on an agent.
 const AGENT_ERROR: &str = "an agent has no alerts; send the request to the remote";
@@ -62,6 +57,7 @@ pub struct AlertsRole {
     slos: SloService,
     watch: Arc<WatchControl>,
     standby: StandbyControl,
+    pictures: PictureLinks,
     /// None on an agent.
     threads: Vec<JoinHandle<()>>,
     lines: Vec<String>,
@@ -174,6 +170,7 @@ impl Role for AlertsRole {
         &slo_api::SLO,
         &contact_api::CONTACTS,
         &delivery_api::DELIVERIES,
+        &picture_api::PICTURE,
     ];
     const WRITE_ROUTES: &'static [&'static WriteRouteSpec] = &[
         &acknowledgement_api::ACKNOWLEDGE,
@@ -239,9 +236,9 @@ impl Role for AlertsRole {
         let watch = Arc::new(WatchControl::default());
         watch.register_metrics(intake.meter());
         let standby = StandbyControl::new(settings.primary()?);
-        let threads = Vec::new();
+        let (pictures, threads) = (picture_links(settings, context), Vec::new());
         let mut role =
-            AlertsRole { board, control, notifier, slos, watch, standby, threads, lines };
+            AlertsRole { board, control, notifier, slos, watch, standby, pictures, threads, lines };
         let Some(store) = intake.write_target().store() else {
             role.board.update(|state| state.is_agent = true);
             return Ok(role);
@@ -372,7 +369,7 @@ impl Role for AlertsRole {
                 Route::new(spec, move |query| answer(&board.read(), query))
             };
         let (notifier, told) = (self.notifier.clone(), self.notifier.clone());
-        let changed = board();
+        let (changed, pictured, pictures) = (board(), board(), self.pictures.clone());
         let (slos, slo) = ((self.slos.clone(), board()), (self.slos.clone(), board()));
         vec![
             Route::new(&alert_list::ALERTS, move |query| alert_list::alerts(&list, query))
@@ -412,6 +409,9 @@ impl Role for AlertsRole {
             Route::new(&delivery_api::DELIVERIES, move |query| {
                 let changes = || SiteChanges::of_site(&changed.read());
                 delivery_api::deliveries(&notifier, changes, started_ns, query)
+            }),
+            Route::of_pictures(&picture_api::PICTURE, move |query| {
+                picture_api::picture(&pictures, pictured.now_ns(), query)
             }),
         ]
     }
@@ -503,21 +503,6 @@ fn arrival_reader(
             let what = "cannot read the journal; own rules are evaluated on schedule only";
             log(LogLevel::Error, &format!("{what}: {error}"));
         }
-    }
-}
-
-fn notifier_options(settings: &AlertTables, context: &RoleContext) -> NotifierOptions {
-    NotifierOptions {
-        disk: Arc::new(OsDisk),
-        dir: context.data.join(DELIVERIES_NAME),
-        settings_dir: settings.dir.clone(),
-        clock: wall_clock(),
-        supervisor: context.intake.supervisor().clone(),
-        log: Arc::clone(&context.log),
-        tls: Default::default(),
-        templates: Arc::new(AlertMessageTemplates::new(settings.templates())),
-        limits: LogLimits::default(),
-        is_held: settings.has_primary(),
     }
 }
 

@@ -152,11 +152,16 @@ impl AlertTables {
         nanoseconds(duration_or(self.alerts.resend_delay, RESEND_DELAY))
     }
 
+    /// URL under which people reach this node; empty if it is not known.
+    pub(crate) fn external_url(&self) -> &str {
+        self.alerts.external_url.as_deref().unwrap_or_default()
+    }
+
     /// What templates see.
     pub(crate) fn templates(&self) -> AlertTemplates {
         AlertTemplates {
             external_labels: self.alerts.external_labels.clone(),
-            external_url: self.alerts.external_url.clone().unwrap_or_default(),
+            external_url: self.external_url().to_owned(),
         }
     }
 

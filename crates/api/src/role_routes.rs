@@ -1,5 +1,5 @@
 //! Handlers of the routes of roles: `GET` for tokens with the scope read, others with alerts or
-//! ingest.
+//! ingest; pictures by signed links, without a token.
 //!
 //! Errors have the shape that the clients of a path know: under `/api/v1/` that of Prometheus,
 //! under `/api/v2/` that of Alertmanager (the message as a JSON string), else topdeck's own. Paths
@@ -38,9 +38,22 @@ const ALERTMANAGER_PATH: &str = "/api/v2/";
 /// Maximum size of the body of a change in bytes: 1,000 alerts of 16 KiB.
 const BODY_BYTES_MAX: usize = 16 << 20;
 
+/// Handlers of the routes of signed pictures, which need no token.
+pub(crate) fn picture_routes(offered: &OfferedRoutes) -> Router<Context> {
+    let routes = offered.routes.iter().filter(|route| route.picture.is_some());
+    routes.fold(Router::new(), |router, route| {
+        let own = Arc::new(route.clone());
+        let handler = move |context: Context, path: RawPathParams, parameters: Parameters| {
+            answer(Arc::clone(&own), context, path_pairs(&path), parameters)
+        };
+        router.route(route.spec.path, routing::get(handler))
+    })
+}
+
 /// Handlers of the routes that change nothing.
 pub(crate) fn read_routes(offered: &OfferedRoutes) -> Router<Context> {
-    offered.routes.iter().fold(Router::new(), |router, route| {
+    let routes = offered.routes.iter().filter(|route| route.picture.is_none());
+    routes.fold(Router::new(), |router, route| {
         let (own, clients) = (Arc::new(route.clone()), EventClients::default());
         let handler = move |context: Context,
                             path: RawPathParams,
@@ -175,6 +188,9 @@ async fn run(
     }
     let (name, queries) = (route.spec.name, Arc::clone(&context.queries));
     let work = move |active: &ActiveQuery| {
+        if let Some(picture) = &route.picture {
+            return picture(&query).map(picture_response).map_err(ApiError::from);
+        }
         let json = (route.handler)(&query, active)?;
         match (route.spec.format, json) {
             (RouteFormat::Text, Json::Text(line)) => {
@@ -185,6 +201,15 @@ async fn run(
         }
     };
     context.run_light(name, None, work).await
+}
+
+fn picture_response(png: Vec<u8>) -> Response {
+    // A link has a signature: no cache that others share keeps what it opens.
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("image/png")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600")),
+    ];
+    (headers, png).into_response()
 }
 
 async fn change(

@@ -116,6 +116,9 @@ impl ApiRoute {
         match format {
             RouteFormat::Json => route,
             RouteFormat::Text => route.with_response(200, "text/plain", "a line"),
+            RouteFormat::SignedPicture => {
+                route.with_scope(None).with_response(200, "image/png", "the picture")
+            }
         }
     }
 

@@ -303,6 +303,7 @@ pub(crate) fn router(context: &Context, body_bytes: usize) -> Router<Context> {
     let batches = require_scope(batches::routes(), Scope::Ingest);
     let router =
         ingest::routes(&context.offered.formats).merge(batches).merge(openapi::routes(None));
+    let router = router.merge(role_routes::picture_routes(&context.offered));
     let router = scoped_routes.into_iter().fold(router, Router::merge);
     router
         .fallback(fallback)

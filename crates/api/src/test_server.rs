@@ -94,6 +94,7 @@ impl TestServer {
         let scopes = [None].into_iter().chain(scopes);
         let router = scopes.map(openapi::routes).fold(Router::new(), Router::merge);
         let router = router.merge(role_routes::read_routes(&context.offered));
+        let router = router.merge(role_routes::picture_routes(&context.offered));
         TestServer { router: router.with_state(context.clone()), context }
     }
 

@@ -13,6 +13,7 @@ use crate::http_client::HttpClient;
 use crate::message::{MessageText, render_message};
 use crate::message_template::TemplateTexts;
 use crate::notification::Notification;
+use crate::picture_links::PictureLinks;
 use crate::setting_values::KeyProblems;
 
 /// Kind of contact. The fields of the type are its keys of `[[contact]]`; it denies unknown fields.
@@ -69,6 +70,8 @@ pub struct DeliveryContext<'a> {
     pub now_ns: i64,
     /// Texts of the contact's templates.
     pub texts: Option<&'a TemplateTexts>,
+    /// Links to pictures; `None` if nobody would answer them.
+    pub pictures: Option<&'a PictureLinks>,
 }
 
 impl DeliveryContext<'_> {

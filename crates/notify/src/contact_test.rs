@@ -71,6 +71,8 @@ impl ContactTest {
             may_be_duplicate: false,
             now_ns: self.notification.at_ns,
             texts: Some(&self.texts),
+            // A command answers no requests.
+            pictures: None,
         };
         let receipt = contact.contact.send(&self.notification, &context).await?;
         let DeliveryReceipt { message_id, cuts, .. } = receipt;

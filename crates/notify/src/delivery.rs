@@ -17,6 +17,7 @@ use crate::delivery_result::DeliveryError;
 use crate::http_client::HttpClient;
 use crate::message_template::{MessageTemplates, TemplateTexts};
 use crate::notification::{NotificationKey, NotifiedState};
+use crate::picture_links::PictureLinks;
 
 /// Result of an attempt, for log and status.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,15 @@ pub struct AttemptReport {
     pub panic: Option<String>,
 }
 
+/// What the messages of a node are made with.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageComposition<'a> {
+    /// Expands templates.
+    pub templates: &'a dyn MessageTemplates,
+    /// Links to pictures; `None` if nobody would answer them.
+    pub pictures: Option<&'a PictureLinks>,
+}
+
 /// Makes the next attempt that is due at a contact; `None` if there is none.
 ///
 /// Each contact has a task that calls it, so that a slow receiver delays no other. It waits for
@@ -57,13 +67,14 @@ pub async fn deliver_next(
     client: &HttpClient,
     dir: &Path,
     now_ns: &(dyn Fn() -> i64 + Sync),
-    templates: &dyn MessageTemplates,
+    composition: &MessageComposition<'_>,
 ) -> Result<Option<AttemptReport>, DeliveryLogError> {
     let Some(attempt) = lock_log(log).begin_attempt(contact, now_ns())? else {
         return Ok(None);
     };
     let begun_ns = now_ns();
     let (notification, may_be_duplicate) = (&attempt.notification, attempt.may_be_duplicate);
+    let MessageComposition { templates, pictures } = *composition;
     let (sources, mut panic) = (&contact.templates, None);
     let texts = catch_panic(|| {
         TemplateTexts::new(sources, templates, notification, may_be_duplicate, begun_ns)
@@ -80,6 +91,7 @@ pub async fn deliver_next(
         may_be_duplicate,
         now_ns: begun_ns,
         texts: Some(&texts),
+        pictures,
     };
     let sent = catch_panic_of(contact.contact.send(notification, &context)).await;
     let mut result = sent.unwrap_or_else(|message| {

@@ -30,6 +30,7 @@ mod notifier;
 mod notify_problem;
 mod notify_settings;
 mod on_call_calendar;
+mod picture_links;
 mod receiver_table;
 mod rotation;
 mod rotation_settings;
@@ -45,7 +46,7 @@ pub use contact::{AnyContact, Contact, DeliveryContext};
 pub use contact_settings::{ConfiguredContact, failover_chain, read_contacts};
 pub use contact_test::ContactTest;
 pub use contacts::contact_kinds;
-pub use delivery::{AttemptReport, deliver_next};
+pub use delivery::{AttemptReport, MessageComposition, deliver_next};
 pub use delivery_log::{
     DeliveryLog, DeliveryLogError, LogLimits, LogSummary, OtherSiteDeliveries, PendingNotification,
     SiteDelivery,
@@ -66,6 +67,7 @@ pub use notifier::{
 pub use notify_problem::NotifyProblem;
 pub use notify_settings::NotifySettings;
 pub use on_call_calendar::{CalendarProblem, OnCallCalendar};
+pub use picture_links::PictureLinks;
 pub use receiver_table::EscalationPolicy;
 pub use rotation::{OnCallRotation, OnCallShift};
 pub use routed_notification::{RoutedNotification, routing_labels};

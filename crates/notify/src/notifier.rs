@@ -36,9 +36,10 @@ use crate::delivery_log::{
 use crate::http_client::HttpClient;
 use crate::message_template::MessageTemplates;
 use crate::notify_settings::NotifySettings;
+use crate::picture_links::PictureLinks;
 use crate::routed_notification::RoutedNotification;
 use crate::silence::SilenceSet;
-use contact_worker::{ContactWorker, ROUTER_AGE_MAX_NS};
+use contact_worker::{ContactWorker, NodeComposition, ROUTER_AGE_MAX_NS};
 use routing_progress::RoutingProgress;
 pub use status::{ContactStatus, NotifierStatus, TimedText, UndeliveredNotification};
 use status::{PENDING_MAX, REPORTS_MAX, StatusBoard};
@@ -77,6 +78,8 @@ pub struct NotifierOptions {
     pub tls: ClientTls,
     /// Expands templates of messages.
     pub templates: Arc<dyn MessageTemplates>,
+    /// Links to pictures; `None` if nobody would answer them.
+    pub pictures: Option<PictureLinks>,
     /// Limits of the log of deliveries.
     pub limits: LogLimits,
     /// Whether deliveries are held from the start, as by [`Notifier::hold`].
@@ -201,10 +204,12 @@ impl Notifier {
             released_ns: AtomicI64::new(i64::MIN),
             options,
         });
-        let templates = Arc::clone(&shared.options.templates);
+        let NotifierOptions { templates, pictures, .. } = &shared.options;
+        let (templates, pictures) = (Arc::clone(templates), pictures.clone());
+        let composition = NodeComposition { templates, pictures };
         let mut notifier = Notifier { shared, threads: Vec::new() };
         let names: Vec<String> = contacts.iter().map(|contact| contact.name.clone()).collect();
-        notifier.start_threads(contacts, &templates, &names)?;
+        notifier.start_threads(contacts, &composition, &names)?;
         Ok(notifier)
     }
 
@@ -290,12 +295,13 @@ impl Notifier {
         move || shared.status()
     }
 
-    /// Uses other settings and templates. Alerts and deliveries are kept; messages under way are
-    /// awaited for at most 5 s.
+    /// Uses other settings, templates and links to pictures. Alerts and deliveries are kept;
+    /// messages under way are awaited for at most 5 s.
     pub fn reload(
         &mut self,
         settings: NotifySettings,
         templates: &Arc<dyn MessageTemplates>,
+        pictures: Option<PictureLinks>,
     ) -> Result<(), NotifierError> {
         self.stop_threads();
         let (receivers, routing) = settings.into_receivers();
@@ -308,7 +314,8 @@ impl Notifier {
             panics.iter().for_each(|panic| thread.record_caught_panic(panic));
         }
         self.shared.is_stopping.store(false, Ordering::Release);
-        self.start_threads(contacts, templates, &[])
+        let composition = NodeComposition { templates: Arc::clone(templates), pictures };
+        self.start_threads(contacts, &composition, &[])
     }
 
     /// Stops; waits at most 5 s for messages under way. What is not delivered is delivered after
@@ -322,7 +329,7 @@ impl Notifier {
     fn start_threads(
         &mut self,
         contacts: Vec<ConfiguredContact>,
-        templates: &Arc<dyn MessageTemplates>,
+        composition: &NodeComposition,
         unseen: &[String],
     ) -> Result<(), NotifierError> {
         let shared = &self.shared;
@@ -331,7 +338,7 @@ impl Notifier {
             let line = format!("{given_up} deliveries given up: contacts are not configured");
             (shared.options.log)(LogLevel::Warn, &line);
         }
-        let worker = |contact| Arc::new(ContactWorker::new(contact, Arc::clone(templates)));
+        let worker = |contact| Arc::new(ContactWorker::new(contact, composition.clone()));
         let workers: Vec<_> = contacts.into_iter().map(worker).collect();
         lock(&shared.workers).clone_from(&workers);
         lock(&shared.status).set_contacts(&workers);

@@ -20,7 +20,8 @@ pub use role::{
 };
 pub use roles::{ErasedRole, RoleEntry, RoleSettings, RoleTable, RunningRoles};
 pub use route::{
-    Parameter, Route, RouteError, RouteFormat, RouteHandler, RouteQuery, RouteSpec, RouteWait,
+    Parameter, PictureHandler, Route, RouteError, RouteFormat, RouteHandler, RouteQuery, RouteSpec,
+    RouteWait,
 };
 pub use route_events::{EventBatch, RouteEvent, RouteEvents};
 pub use write_route::{

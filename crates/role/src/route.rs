@@ -1,4 +1,4 @@
-//! HTTP API routes of roles: `GET`, for tokens with read permission.
+//! HTTP API routes of roles: `GET`, for tokens with read permission, or pictures by signed links.
 //!
 //! A role does not depend on the server. The description ([`RouteSpec`]) is a constant, so that the
 //! OpenAPI document can be generated without starting a node.
@@ -35,6 +35,8 @@ pub enum RouteFormat {
     Json,
     /// A line of plain text: the handler returns a text.
     Text,
+    /// A PNG picture, without a token: its handler verifies the signature of the link.
+    SignedPicture,
 }
 
 /// A parameter of a route.
@@ -88,6 +90,9 @@ pub type RouteHandler =
 pub type RouteWait =
     Arc<dyn Fn(&RouteQuery) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
+/// Returns the PNG file of a link, after it has verified its signature.
+pub type PictureHandler = Arc<dyn Fn(&RouteQuery) -> Result<Vec<u8>, RouteError> + Send + Sync>;
+
 /// A route and its handler.
 #[derive(Clone)]
 pub struct Route {
@@ -99,6 +104,8 @@ pub struct Route {
     pub wait: Option<RouteWait>,
     /// Events, for clients that accept them.
     pub events: Option<RouteEvents>,
+    /// Handler of a route of signed pictures.
+    pub picture: Option<PictureHandler>,
 }
 
 impl Route {
@@ -118,7 +125,16 @@ impl Route {
         + Sync
         + 'static,
     ) -> Route {
-        Route { spec, handler: Arc::new(handler), wait: None, events: None }
+        Route { spec, handler: Arc::new(handler), wait: None, events: None, picture: None }
+    }
+
+    /// A route of signed pictures.
+    pub fn of_pictures(
+        spec: &'static RouteSpec,
+        handler: impl Fn(&RouteQuery) -> Result<Vec<u8>, RouteError> + Send + Sync + 'static,
+    ) -> Route {
+        let picture: Option<PictureHandler> = Some(Arc::new(handler));
+        Route { picture, ..Route::new(spec, |_| Ok(Json::Null)) }
     }
 
     /// Adds a wait before the handler (long poll). It ends early when the server stops. Invalid

@@ -3,6 +3,10 @@
 //! `dedup_key` is the id of the alert: a repeat changes nothing. Proof of delivery: status 202 and
 //! `"status": "success"`. Limits: summary 1,024 characters, event 512,000 bytes, above which
 //! `custom_details` is left out, as Alertmanager does.
+//!
+//! An event cannot contain a picture, only its URL: PagerDuty and the browsers of its users fetch
+//! it from this node by a signed link (`picture_links.rs`), over HTTPS only. A picture that cannot
+//! be stored costs the picture, not the event.
 
 use std::borrow::Cow;
 
@@ -34,6 +38,9 @@ pub(super) struct PagerDutyContact {
     /// URL of the API.
     #[serde(default = "default_url")]
     url: String,
+    /// URL under which PagerDuty reaches this node, for pictures; empty for none. By default that
+    /// of the node, if it begins with `https://`.
+    picture_url: Option<String>,
 }
 
 fn default_url() -> String {
@@ -46,6 +53,9 @@ impl Contact for PagerDutyContact {
     fn check(&self, problems: &mut KeyProblems) {
         self.routing_key.check("routing_key", problems);
         problems.url("url", &self.url);
+        if let Some(url) = self.picture_url.as_deref().filter(|url| !url.is_empty()) {
+            problems.url("picture_url", url);
+        }
     }
 
     fn host(&self) -> Option<String> {
@@ -56,6 +66,10 @@ impl Contact for PagerDutyContact {
         true
     }
 
+    fn shows_pictures(&self) -> bool {
+        self.picture_url.as_deref() != Some("")
+    }
+
     async fn send(
         &self,
         notification: &Notification,
@@ -63,14 +77,45 @@ impl Contact for PagerDutyContact {
     ) -> Result<DeliveryReceipt, DeliveryError> {
         let mut cuts = Vec::new();
         let key = self.routing_key.read(context.dir)?;
-        let event = event(notification, context, &key, &mut cuts);
+        let mut event = event(notification, context, &key, &mut cuts);
+        let failure = match self.picture(notification, context) {
+            Ok(None) => None,
+            Ok(Some(image)) => {
+                event["images"] = json!([image]);
+                None
+            }
+            Err(error) => Some(error.to_string()),
+        };
         let url = join_url(&self.url, "/v2/enqueue");
         let reply = context.client.post_json(&url, HeaderMap::new(), &event).await?;
         let reply = reply.accepted(context.now_ns)?;
         if reply.status != 202 || reply.json()?["status"] != "success" {
             return Err(reply.unconfirmed("expected 202 and \"status\": \"success\""));
         }
-        Ok(DeliveryReceipt::with_cuts(cuts))
+        Ok(DeliveryReceipt::with_cuts(cuts).without_picture(failure))
+    }
+}
+
+impl PagerDutyContact {
+    /// The image of an event that triggers an incident; `None` if there is none to be shown.
+    fn picture(
+        &self,
+        notification: &Notification,
+        context: &DeliveryContext<'_>,
+    ) -> std::io::Result<Option<Value>> {
+        let is_trigger =
+            matches!(notification.state, NotifiedState::Firing | NotifiedState::Unknown);
+        let Some(links) = context.pictures.filter(|_| is_trigger) else { return Ok(None) };
+        let base_url = self.picture_url.as_deref().or(links.https_url()).unwrap_or("");
+        let Some(picture) = notification.sendable_picture().filter(|_| !base_url.is_empty()) else {
+            return Ok(None);
+        };
+        let src = links.publish(base_url, &notification.key, picture, context.now_ns)?;
+        let mut image = json!({ "src": src, "alt": picture.alt });
+        if let Some(link) = &notification.link {
+            image["href"] = json!(link);
+        }
+        Ok(Some(image))
     }
 }
 

@@ -11,10 +11,11 @@ use tokio::sync::Notify;
 use super::{NotifierShared, RETRY_WAIT, WAIT_MAX, lock};
 use crate::contact::DeliveryContext;
 use crate::contact_settings::ConfiguredContact;
-use crate::delivery::{deliver_next, lock_log};
+use crate::delivery::{MessageComposition, deliver_next, lock_log};
 use crate::delivery_log::DeliveryLogError;
 use crate::message_template::MessageTemplates;
 use crate::notification::{AlertImpact, Notification, NotificationKey, NotifiedState};
+use crate::picture_links::PictureLinks;
 
 /// Time that a message under way gets when the notifier stops. Afterwards its outcome is unknown.
 const STOP_GRACE: Duration = Duration::from_secs(5);
@@ -23,20 +24,24 @@ const LOG_BACKOFF: (Duration, Duration) = (RETRY_WAIT, Duration::from_secs(30));
 /// A heartbeat stops if the router has written nothing for this time without an error.
 pub(super) const ROUTER_AGE_MAX_NS: i64 = 60_000_000_000;
 
+/// What the messages of the running settings are made with.
+#[derive(Clone, Debug)]
+pub(super) struct NodeComposition {
+    pub(super) templates: Arc<dyn MessageTemplates>,
+    pub(super) pictures: Option<PictureLinks>,
+}
+
 /// A contact and its thread's wake-up.
 #[derive(Debug)]
 pub(super) struct ContactWorker {
     contact: ConfiguredContact,
-    templates: Arc<dyn MessageTemplates>,
+    composition: NodeComposition,
     wake: Notify,
 }
 
 impl ContactWorker {
-    pub(super) fn new(
-        contact: ConfiguredContact,
-        templates: Arc<dyn MessageTemplates>,
-    ) -> ContactWorker {
-        ContactWorker { contact, templates, wake: Notify::new() }
+    pub(super) fn new(contact: ConfiguredContact, composition: NodeComposition) -> ContactWorker {
+        ContactWorker { contact, composition, wake: Notify::new() }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -94,8 +99,11 @@ impl ContactWorker {
             }
             let now_ns = || shared.now_ns();
             let dir = &shared.options.settings_dir;
-            let (contact, templates) = (&self.contact, &*self.templates);
-            let sent = deliver_next(&shared.log, contact, &shared.client, dir, &now_ns, templates);
+            let NodeComposition { templates, pictures } = &self.composition;
+            let composition =
+                MessageComposition { templates: &**templates, pictures: pictures.as_ref() };
+            let (log, client) = (&shared.log, &shared.client);
+            let sent = deliver_next(log, &self.contact, client, dir, &now_ns, &composition);
             let result = tokio::select! {
                 result = sent => result,
                 () = stop_grace(shared) => return,
@@ -160,6 +168,7 @@ impl ContactWorker {
                 may_be_duplicate: false,
                 now_ns,
                 texts: None,
+                pictures: None,
             };
             let beat = beat_notification(self.name(), now_ns);
             let result = tokio::select! {

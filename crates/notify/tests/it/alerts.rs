@@ -7,8 +7,8 @@ use std::time::Duration;
 use hist::Bracket;
 use net::tls::ClientTls;
 use notify::{
-    AlertImpact, ConfiguredContact, DeliveryContext, HttpClient, MessageFacts, MessageTemplates,
-    Notification, NotificationKey, NotifiedState, Picture, read_contacts,
+    AlertImpact, ConfiguredContact, DeliveryContext, HttpClient, MessageComposition, MessageFacts,
+    MessageTemplates, Notification, NotificationKey, NotifiedState, Picture, read_contacts,
 };
 use toml::de::DeTable;
 
@@ -71,12 +71,17 @@ pub(crate) fn context(client: &HttpClient) -> DeliveryContext<'_> {
         may_be_duplicate: false,
         now_ns: START_NS,
         texts: None,
+        pictures: None,
     }
 }
 
 pub(crate) fn name_templates() -> Arc<dyn MessageTemplates> {
     Arc::new(NameTemplates)
 }
+
+/// Messages with these templates, without links to pictures.
+pub(crate) const COMPOSITION: MessageComposition<'static> =
+    MessageComposition { templates: &NameTemplates, pictures: None };
 
 /// Templates are texts in which `NAME` is the name of the alert; `!` fails.
 #[derive(Debug)]

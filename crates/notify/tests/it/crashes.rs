@@ -20,7 +20,7 @@ use serde::Deserialize;
 use sim::{SimDisk, SimProcess};
 use tokio::runtime::Runtime;
 
-use crate::alerts::{NameTemplates, SECOND_NS, START_NS, client, notification};
+use crate::alerts::{COMPOSITION, SECOND_NS, START_NS, client, notification};
 
 /// A message at a receiver: contact, key, and whether it is marked as a repeat.
 type Arrival = (String, NotificationKey, bool);
@@ -143,7 +143,7 @@ fn run(runtime: &Runtime, process: SimProcess, receivers: &Receivers) -> Option<
         },
     });
     let deliver = |contact: &ConfiguredContact| {
-        runtime.block_on(deliver_next(&log, contact, &client, Path::new("/"), &now, &NameTemplates))
+        runtime.block_on(deliver_next(&log, contact, &client, Path::new("/"), &now, &COMPOSITION))
     };
     for notification in due() {
         for name in ["hook", "pager"] {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use notify::{
     AnyContact, AttemptReport, AttemptVerdict, ConfiguredContact, Contact, ContactTemplates,
     DeliveryContext, DeliveryError, DeliveryLog, DeliveryLogError, DeliveryReceipt, KeyProblems,
-    LogLimits, MessageFacts, MessageTemplates, Notification, NotificationKey, Picture,
-    TemplateSource, deliver_next, failover_chain,
+    LogLimits, MessageComposition, MessageFacts, MessageTemplates, Notification, NotificationKey,
+    Picture, TemplateSource, deliver_next, failover_chain,
 };
 use sim::{DiskOperation, Fault, FaultKind, SimDisk};
 
-use crate::alerts::{NameTemplates, SECOND_NS, START_NS, client, contacts, notification};
+use crate::alerts::{COMPOSITION, SECOND_NS, START_NS, client, contacts, notification};
 use crate::http_receiver::{HttpReceiver, ReceiverFault};
 
 pub(crate) fn open(disk: &SimDisk, limits: LogLimits) -> DeliveryLog {
@@ -60,7 +60,7 @@ impl DeliveryBench {
     async fn attempt(&self, contact: usize) -> Option<AttemptReport> {
         let (client, now_ns) = (client(Duration::from_secs(60)), self.now_ns);
         let contact = &self.contacts[contact];
-        deliver_next(&self.log, contact, &client, Path::new("/"), &|| now_ns, &NameTemplates)
+        deliver_next(&self.log, contact, &client, Path::new("/"), &|| now_ns, &COMPOSITION)
             .await
             .unwrap()
     }
@@ -222,7 +222,7 @@ async fn a_full_disk_sends_nothing_that_is_not_durable_and_recovers() {
     let (client, contact) = (client(Duration::from_secs(60)), &bench.contacts[HOOK]);
     let now = || START_NS;
     let error =
-        deliver_next(&bench.log, contact, &client, Path::new("/"), &now, &NameTemplates).await;
+        deliver_next(&bench.log, contact, &client, Path::new("/"), &now, &COMPOSITION).await;
     assert!(matches!(error, Err(DeliveryLogError::File(_))), "{error:?}");
     assert!(bench.take_keys().is_empty());
     bench.disk.clear_faults();
@@ -243,7 +243,7 @@ async fn an_outcome_that_could_not_be_written_is_not_forgotten() {
     });
     let (client, contact) = (client(Duration::from_secs(60)), &bench.contacts[HOOK]);
     let now = || START_NS;
-    deliver_next(&bench.log, contact, &client, Path::new("/"), &now, &NameTemplates)
+    deliver_next(&bench.log, contact, &client, Path::new("/"), &now, &COMPOSITION)
         .await
         .unwrap_err();
     assert_eq!(bench.verdict(HOOK).await, None);
@@ -327,7 +327,7 @@ async fn an_alert_with_huge_labels_is_shortened_and_arrives() {
     let log = Mutex::new(open(&bench.disk, LogLimits::default()));
     let (client, now) = (client(Duration::from_secs(60)), || START_NS);
     let contact = &bench.contacts[HOOK];
-    let sent = deliver_next(&log, contact, &client, Path::new("/"), &now, &NameTemplates)
+    let sent = deliver_next(&log, contact, &client, Path::new("/"), &now, &COMPOSITION)
         .await
         .unwrap()
         .unwrap();
@@ -415,7 +415,8 @@ async fn a_message_that_panics_costs_no_other_message_and_goes_to_the_failover()
     for _ in 0..2 {
         let (client, now_ns) = (client(Duration::from_secs(60)), bench.now_ns);
         let (log, dir, now) = (&bench.log, Path::new("/"), || now_ns);
-        let report = deliver_next(log, &contact, &client, dir, &now, &PanickingTemplates).await;
+        let composition = MessageComposition { templates: &PanickingTemplates, pictures: None };
+        let report = deliver_next(log, &contact, &client, dir, &now, &composition).await;
         reports.push(report.unwrap().unwrap());
     }
     let verdicts: Vec<AttemptVerdict> = reports.iter().map(|report| report.verdict).collect();

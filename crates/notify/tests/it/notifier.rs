@@ -65,6 +65,7 @@ impl NotifierBench {
             log: Arc::new(move |_, line: &str| log.lock().unwrap().push(line.to_owned())),
             tls: Default::default(),
             templates: name_templates(),
+            pictures: None,
             limits: Default::default(),
             is_held: false,
         }
@@ -111,7 +112,7 @@ impl NotifierBench {
 /// Lets a notifier use other settings.
 #[track_caller]
 pub(crate) fn reload(notifier: &mut Notifier, settings: &str) {
-    notifier.reload(read(settings), &name_templates()).unwrap();
+    notifier.reload(read(settings), &name_templates(), None).unwrap();
 }
 
 #[track_caller]
@@ -462,7 +463,7 @@ async fn a_reload_keeps_alerts_and_gives_up_deliveries_to_a_removed_contact() {
         delivered(status, "hook") == 1 && status.contacts[1].failed == 1
     });
     let settings = read(&format!("{}{ROUTE}", webhook("hook", &hook, "")));
-    notifier.reload(settings, &name_templates()).unwrap();
+    notifier.reload(settings, &name_templates(), None).unwrap();
     let status = notifier.status();
     assert_eq!((status.log.pending, status.contacts.len()), (0, 1));
     assert_eq!(status.undelivered[0].reason, "the contact is no longer configured");

@@ -331,7 +331,7 @@ async fn a_reload_reads_the_calendar_again() {
     let swapped = CALENDAR.replace("bob", "Bob").replace("Eve Smith", "bob");
     std::fs::write(file.path(), swapped.replace("Bob", "Eve Smith")).unwrap();
     let settings = read(&settings, Path::new("/")).unwrap();
-    notifier.reload(settings, &name_templates()).unwrap();
+    notifier.reload(settings, &name_templates(), None).unwrap();
     notifier.submit(bench.firing("b", 1)).unwrap();
     wait_for(&notifier, "Bob", |status| delivered(status, "bob") == 1);
     assert_eq!(paths(&receiver.take_requests()), ["/eve a/1 firing", "/bob b/1 firing"]);

@@ -1,19 +1,19 @@
 //! Pictures of messages: what shows them, and what happens if the receiver takes none.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use notify::{
-    AttemptVerdict, ConfiguredContact, DeliveryReceipt, LogLimits, Notification, Picture,
-    deliver_next,
+    AttemptVerdict, ConfiguredContact, DeliveryContext, DeliveryReceipt, LogLimits, Notification,
+    NotifiedState, Picture, PictureLinks, deliver_next,
 };
 use serde_json::Value;
 use sim::SimDisk;
 
-use crate::alerts::{NameTemplates, START_NS, client, contacts, notification};
+use crate::alerts::{COMPOSITION, START_NS, client, contacts, context, notification};
 use crate::contact_faults::{PICTURE_KINDS, kind_of, send};
 use crate::delivery_log::open;
 use crate::http_receiver::{AnswerFunction, HttpMessage, HttpReceiver};
@@ -127,7 +127,7 @@ async fn a_rejected_picture_is_not_tried_again_when_the_message_is() {
             let client = client(TIMEOUT);
             let (dir, now) = (Path::new("/"), move || now_ns);
             let report =
-                deliver_next(&log, &contact, &client, dir, &now, &NameTemplates).await.unwrap();
+                deliver_next(&log, &contact, &client, dir, &now, &COMPOSITION).await.unwrap();
             let requests = receiver.take_requests();
             let count = requests.iter().filter(|it| has_picture(it) || it.path.contains("/files."));
             attempts.push((report.map(|report| report.verdict), count.count(), requests.len()));
@@ -262,6 +262,110 @@ async fn opsgenie_gets_the_alert_once_whatever_fails_about_the_picture() {
         assert_eq!(requests.len(), count, "{cause}");
         assert_eq!(requests.iter().filter(|request| is_alert(request)).count(), 1);
     }
+}
+
+/// Directory of one test, removed on drop.
+struct PictureDir(PathBuf);
+
+impl PictureDir {
+    fn new(name: &str) -> PictureDir {
+        let name = format!("topdeck-pagerduty-{name}-{}", std::process::id());
+        let dir = PictureDir(std::env::temp_dir().join(name));
+        std::fs::create_dir_all(&dir.0).unwrap();
+        dir
+    }
+}
+
+impl Drop for PictureDir {
+    fn drop(&mut self) {
+        // What is left is in a temporary directory.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Event of PagerDuty and its receipt. The node is reached at `external_url`, the contact has more
+/// keys.
+async fn pagerduty_event(
+    dir: &Path,
+    external_url: &str,
+    keys: &str,
+    notification: &Notification,
+) -> (Value, DeliveryReceipt) {
+    let receiver = HttpReceiver::start(|_| (202, r#"{"status": "success"}"#)).await;
+    let settings = format!(
+        "[[contact]]\nname = 'p'\nkind = 'pagerduty'\nurl = 'http://{}'\nrouting_key = \
+         '0123456789abcdef0123456789abcdef'\n{keys}\n",
+        receiver.address
+    );
+    let contact = contacts(&settings).remove(0).contact;
+    let (client, links) = (client(TIMEOUT), PictureLinks::new(dir.to_owned(), external_url));
+    let context = DeliveryContext { pictures: Some(&links), ..context(&client) };
+    let receipt = contact.send(notification, &context).await.unwrap();
+    let [request] = &receiver.take_requests()[..] else { panic!("one request") };
+    schemas::check_pagerduty(request);
+    (schemas::json(request), receipt)
+}
+
+#[tokio::test]
+async fn an_event_of_pagerduty_has_a_signed_link_to_the_picture() {
+    let dir = PictureDir::new("link");
+    let firing = notification("a1b2", 1);
+    let (event, receipt) = pagerduty_event(&dir.0, "https://deck.example/", "", &firing).await;
+    assert_eq!(receipt, DeliveryReceipt::default());
+    let image = &event["images"][0];
+    assert_eq!(
+        (&image["alt"], image["href"].as_str()),
+        (&"latency".into(), firing.link.as_deref())
+    );
+    let src = image["src"].as_str().unwrap();
+    let rest = src.strip_prefix("https://deck.example/v1/alert-pictures/").unwrap();
+    let (id, query) = rest.split_once("?expires=").unwrap();
+    let (expires, signature) = query.split_once("&signature=").unwrap();
+    let links = PictureLinks::new(dir.0.clone(), "");
+    let read = |expires: &str, signature: &str| links.read(id, expires, signature, START_NS);
+    let picture = firing.picture.as_ref().unwrap();
+    assert_eq!(read(expires, signature).as_ref(), Some(&picture.png));
+    assert_eq!(read(expires, &signature[1..]), None);
+    assert_eq!(read("1", signature), None);
+    // Another way leads there from outside.
+    let keys = "picture_url = 'https://outside.example/deck'";
+    let (event, _) = pagerduty_event(&dir.0, "https://deck.example/", keys, &firing).await;
+    let src = event["images"][0]["src"].as_str().unwrap();
+    assert!(src.starts_with("https://outside.example/deck/v1/alert-pictures/"), "{src}");
+}
+
+#[tokio::test]
+async fn an_event_of_pagerduty_has_no_picture_without_a_public_url_or_an_incident() {
+    let dir = PictureDir::new("none");
+    let firing = notification("a1b2", 1);
+    let https = "https://deck.example/";
+    let state = |state| Notification { state, ..firing.clone() };
+    let cases = [
+        ("", "", firing.clone()),
+        ("http://deck.example/", "", firing.clone()),
+        (https, "picture_url = ''", firing.clone()),
+        (https, "", Notification { picture: None, ..firing.clone() }),
+        (https, "", state(NotifiedState::Acknowledged)),
+        (https, "", state(NotifiedState::Resolved)),
+    ];
+    for (external_url, keys, notification) in cases {
+        let (event, receipt) = pagerduty_event(&dir.0, external_url, keys, &notification).await;
+        assert_eq!(event.get("images"), None, "{external_url} {keys}");
+        assert_eq!(receipt, DeliveryReceipt::default());
+    }
+    assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 0, "no key is made");
+}
+
+#[tokio::test]
+async fn a_picture_that_cannot_be_stored_costs_no_event_of_pagerduty() {
+    let dir = PictureDir::new("failed");
+    let file = dir.0.join("file");
+    std::fs::write(&file, "").unwrap();
+    let firing = notification("a1b2", 1);
+    let (event, receipt) = pagerduty_event(&file, "https://deck.example", "", &firing).await;
+    assert_eq!(event.get("images"), None);
+    let [note] = &receipt.notes[..] else { panic!("{receipt:?}") };
+    assert!(note.starts_with("sent without the picture: "), "{note}");
 }
 
 #[tokio::test]

@@ -48,6 +48,7 @@ fn deliver_all(dir: &Path, address: &str) {
         log: Arc::new(|_, _: &str| {}),
         tls: Default::default(),
         templates: name_templates(),
+        pictures: None,
         limits: Default::default(),
         is_held: false,
     };

@@ -169,6 +169,13 @@ pub(crate) fn check_pagerduty(request: &HttpMessage) {
         ],
     );
     check_fields(only(&body["links"]), &[("href", Url, true), ("text", Text(1024), false)]);
+    if body.get("images").is_some() {
+        let image = only(&body["images"]);
+        check_fields(
+            image,
+            &[("src", Url, true), ("href", Url, false), ("alt", Text(1024), false)],
+        );
+    }
 }
 
 /// Slack, message attachments.

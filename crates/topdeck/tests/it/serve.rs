@@ -25,6 +25,7 @@ mod mail_server;
 mod matrix;
 mod network;
 mod own_rules;
+mod pagerduty_pictures;
 mod proxy;
 mod retire;
 mod robustness;

@@ -139,7 +139,7 @@ fn serve(stream: TcpStream, shared: &Mutex<ReceiverState>) {
 }
 
 /// Path and body of a request; `None` if it is not complete.
-fn read_request(stream: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
+pub(super) fn read_request(stream: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
     let (mut line, mut length) = (String::new(), 0);
     stream.read_line(&mut line).ok()?;
     let path = line.split(' ').nth(1)?.to_owned();
