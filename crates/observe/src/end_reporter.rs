@@ -1,14 +1,15 @@
 //! The thread that reports measured requests to the node that compares both ends.
 //!
 //! A report that the other node does not accept is sent again for some seconds, while requests of
-//! the time after it wait in bounded memory; then it is dropped and counted.
+//! the time after it wait in bounded memory; then it is dropped and counted. A stop delivers what
+//! is left within some seconds, however many reports that are.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, StatusCode, header};
+use http::{HeaderValue, Request, StatusCode, header};
 use intake::{EventCounter, Intake, LogLevel};
 use net::dial::{DialTimeouts, Dialer, HttpConnection, ResponseLimits};
 use tokio::runtime::Runtime;
@@ -28,12 +29,20 @@ const ATTEMPTS: u32 = 10;
 const RESPONSE_LIMITS: ResponseLimits =
     ResponseLimits { timeout: Duration::from_secs(5), max_bytes: 64 << 10 };
 
+/// Longest delay until a stop ends an attempt.
+const WAIT: Duration = Duration::from_millis(100);
+
 /// A running thread. Ends on drop.
-#[derive(Debug)]
 pub(crate) struct EndReporter {
     queue: EndQueue,
+    renewed: RenewedClient,
+    /// Token of the requests.
+    authorization: Option<HeaderValue>,
     thread: Option<JoinHandle<Option<()>>>,
 }
+
+/// A client with a new token or certificates, until the thread takes it.
+type RenewedClient = Arc<Mutex<Option<Box<ReportClient>>>>;
 
 /// Where reports go.
 enum ReportDestination {
@@ -47,6 +56,7 @@ struct ReporterWork {
     host: String,
     settings: EndSettings,
     destination: ReportDestination,
+    renewed: RenewedClient,
     addresses: LocalAddresses,
     sender: u64,
     sequence: u64,
@@ -80,6 +90,12 @@ struct ReportFailure {
     is_temporary: bool,
 }
 
+impl std::fmt::Debug for EndReporter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EndReporter").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
 impl EndReporter {
     /// Starts to report what is pushed to `queue`.
     pub(crate) fn start(
@@ -93,12 +109,14 @@ impl EndReporter {
             None => ReportDestination::ThisNode(receiver.clone()),
             Some(target) => ReportDestination::OtherNode(Box::new(ReportClient::new(target)?)),
         };
+        let renewed = RenewedClient::default();
         let mut work = ReporterWork {
             intake: Arc::clone(intake),
             queue: queue.clone(),
             host: host.to_owned(),
             settings: settings.clone(),
             destination,
+            renewed: Arc::clone(&renewed),
             addresses: LocalAddresses::new(),
             sender: journal::random_id() as u64,
             sequence: 0,
@@ -109,10 +127,24 @@ impl EndReporter {
         let supervised = intake.supervisor().thread("wire ends");
         let is_closed = move || closed.is_closed();
         let thread = spawn("wire ends", supervised, is_closed, move || work.run())?;
-        Ok(EndReporter { queue, thread: Some(thread) })
+        let authorization = settings.target.as_ref().and_then(|of| of.authorization.clone());
+        Ok(EndReporter { queue, renewed, authorization, thread: Some(thread) })
     }
 
-    /// Reports what is in the queue, with one attempt, and ends the thread.
+    /// Takes the token, and the content of certificate files, which may have changed. Returns
+    /// whether there is anything to take.
+    pub(crate) fn renew(&mut self, settings: &EndSettings) -> Result<bool, Error> {
+        let Some(target) = &settings.target else { return Ok(false) };
+        if self.authorization == target.authorization && !target.tls.has_files() {
+            return Ok(false);
+        }
+        let client = Box::new(ReportClient::new(target)?);
+        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = Some(client);
+        self.authorization.clone_from(&target.authorization);
+        Ok(true)
+    }
+
+    /// Reports what is in the queue, with one attempt within some seconds, and ends the thread.
     pub(crate) fn stop(mut self) {
         self.end_thread();
     }
@@ -180,12 +212,16 @@ impl ReporterWork {
         let body = Bytes::from(report.encode());
         let mut attempts = 0;
         let failure = loop {
-            let Err(failure) = client.send(&body) else { break None };
+            let renewed = self.renewed.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(renewed) = renewed {
+                *client = renewed;
+            }
+            let Err(failure) = client.send(&body, &self.queue) else { break None };
             attempts += 1;
             if !failure.is_temporary || attempts == ATTEMPTS || self.queue.is_closed() {
                 break Some(failure);
             }
-            std::thread::sleep(INTERVAL);
+            self.queue.wait(INTERVAL);
         };
         let url = client.target.url.clone();
         match failure {
@@ -244,9 +280,14 @@ impl ReportClient {
         Ok(ReportClient { target: target.clone(), dialer, connection: None, runtime: None })
     }
 
-    fn send(&mut self, body: &Bytes) -> Result<(), ReportFailure> {
+    /// Sends a report, unless the time of a closed queue is over.
+    fn send(&mut self, body: &Bytes, queue: &EndQueue) -> Result<(), ReportFailure> {
         let ReportClient { target, dialer, connection, runtime } = self;
         let failure = |reason: String| ReportFailure { reason, is_temporary: true };
+        let stopped = || failure("no response before the stop".to_owned());
+        if queue.is_over() {
+            return Err(stopped());
+        }
         let temporary = |error: net::dial::Error| failure(error.to_string());
         let runtime = match runtime {
             Some(runtime) => runtime,
@@ -270,7 +311,18 @@ impl ReportClient {
             let response = open.send(request, RESPONSE_LIMITS).await.map_err(temporary)?;
             Ok::<_, ReportFailure>((open, response.response))
         };
-        let (open, response) = runtime.block_on(exchange)?;
+        let over = async {
+            while !queue.is_over() {
+                tokio::time::sleep(WAIT).await;
+            }
+        };
+        let outcome = runtime.block_on(async {
+            tokio::select! {
+                outcome = exchange => outcome,
+                () = over => Err(stopped()),
+            }
+        });
+        let (open, response) = outcome?;
         *connection = Some(open);
         let status = response.status();
         if status.is_success() {
@@ -279,5 +331,62 @@ impl ReportClient {
         let text = String::from_utf8_lossy(response.body()).into_owned();
         let is_temporary = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
         Err(ReportFailure { reason: format!("{status}: {}", text.trim()), is_temporary })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use net::Endpoint;
+    use net::tls::ClientTls;
+
+    use super::*;
+
+    fn settings(url: &str, token: &'static str) -> EndSettings {
+        let target = EndTarget {
+            url: url.to_owned(),
+            endpoint: Endpoint::parse(url).unwrap(),
+            authorization: Some(HeaderValue::from_static(token)),
+            tls: ClientTls::default(),
+        };
+        EndSettings { target: Some(target), ..EndSettings::default() }
+    }
+
+    /// Each report had its own 5 s.
+    #[test]
+    fn reports_to_a_node_that_does_not_answer_share_the_time_of_a_stop() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let mut client = ReportClient::new(&settings(&url, "a").target.unwrap()).unwrap();
+        let queue = EndQueue::default();
+        queue.close();
+        for _ in 0..3 {
+            let failure = client.send(&Bytes::from_static(b"report"), &queue).unwrap_err();
+            assert_eq!(failure.reason, "no response before the stop");
+        }
+        let connections = std::iter::from_fn(|| listener.accept().ok());
+        assert_eq!(connections.count(), 1);
+    }
+
+    #[test]
+    fn a_changed_token_is_taken_without_a_restart() {
+        let mut reporter = EndReporter {
+            queue: EndQueue::default(),
+            renewed: RenewedClient::default(),
+            authorization: Some(HeaderValue::from_static("a")),
+            thread: None,
+        };
+        let url = "http://127.0.0.1:1";
+        assert!(!reporter.renew(&settings(url, "a")).unwrap());
+        assert!(reporter.renew(&settings(url, "b")).unwrap());
+        let renewed = reporter.renewed.lock().unwrap().take().unwrap();
+        assert_eq!(renewed.target.authorization.unwrap(), "b");
+        assert!(!reporter.renew(&settings(url, "b")).unwrap());
+        // The content of files may have changed.
+        let mut with_files = settings(url, "b");
+        with_files.target.as_mut().unwrap().tls.ca = Some("/nowhere/ca.pem".into());
+        assert!(reporter.renew(&with_files).unwrap());
     }
 }

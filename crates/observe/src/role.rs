@@ -86,7 +86,9 @@ impl Role for WireRole {
         let has_tls_error = self.status.as_ref().is_some_and(CaptureStatus::has_tls_error);
         let has_failed = settings.is_enabled() && self.capture.is_none() || self.ends.has_failed;
         if is_same && !has_failed {
-            return Ok(if has_tls_error { self.open_tls(context) } else { Vec::new() });
+            let mut lines = if has_tls_error { self.open_tls(context) } else { Vec::new() };
+            lines.extend(self.ends.renew(settings));
+            return Ok(lines);
         }
         let mut lines = Vec::new();
         let had_ends = self.ends.line.is_some();
@@ -140,6 +142,9 @@ impl WireRole {
         (self.status, self.line) = (None, None);
         let queue = self.ends.start(&self.settings, context);
         self.try_start(context, queue);
+        if self.capture.is_none() {
+            self.ends.end_reports();
+        }
         *self.measured.lock().unwrap_or_else(PoisonError::into_inner) = self.status.clone();
     }
 
@@ -206,6 +211,29 @@ impl WireEnds {
         })
     }
 
+    /// Nothing is captured that could be reported.
+    fn end_reports(&mut self) {
+        if let Some(reporter) = self.reporter.take() {
+            reporter.stop();
+            self.line = self.store.as_ref().map(|_| COMPARES_OTHERS.to_owned());
+        }
+    }
+
+    /// Reads the token and the certificates of the reports again. Returns a log line if there are
+    /// any.
+    fn renew(&mut self, settings: &WireTables) -> Option<String> {
+        let reporter = self.reporter.as_mut()?;
+        let renewed = settings.ends().and_then(|ends| match ends {
+            Some(ends) => Ok(reporter.renew(&ends)?),
+            None => Ok(false),
+        });
+        match renewed {
+            Ok(false) => None,
+            Ok(true) => Some("wire: reporting with the token and certificates of now".to_owned()),
+            Err(error) => Some(format!("wire: {error}")),
+        }
+    }
+
     fn try_start(
         &mut self,
         settings: &WireTables,
@@ -217,7 +245,7 @@ impl WireEnds {
             self.store = Some(EndStore::start(&self.receiver, host, intake)?);
         }
         if !settings.is_enabled() {
-            self.line = Some("wire: comparing both ends of other nodes".to_owned());
+            self.line = Some(COMPARES_OTHERS.to_owned());
             return Ok(None);
         }
         let queue = EndQueue::default();
@@ -230,6 +258,8 @@ impl WireEnds {
         Ok(Some(queue))
     }
 }
+
+const COMPARES_OTHERS: &str = "wire: comparing both ends of other nodes";
 
 /// The gauge exists only while a capture is configured.
 fn register_gauge(meter: &Meter, measured: &Arc<Mutex<Option<CaptureStatus>>>) {

@@ -64,6 +64,9 @@ fn a_capture_that_cannot_start_is_reported_with_the_remedy_and_tried_again() {
         assert_eq!(fields[1], ("error", Json::Text(line["wire: ".len()..].to_owned())));
         assert_eq!(role.reload(&settings, &context).await.unwrap(), std::slice::from_ref(line));
         assert!(has_gauge(&fixture));
+        // Nothing is captured that could be reported.
+        let ends = "[wire]\ninterfaces = ['nosuchlink']\n[wire_ends]\nreport_to = 'http://[::1]:1'";
+        assert_eq!(role.reload(&read(ends), &context).await.unwrap(), std::slice::from_ref(line));
         let lines = role.reload(&read(""), &context).await.unwrap();
         assert_eq!(lines, ["wire: the capture has stopped"]);
         assert!(!has_gauge(&fixture), "the table was removed");
