@@ -33,6 +33,16 @@ fn manifests() -> Vec<Value> {
     files.iter().flat_map(|text| yaml::parse(text)).collect()
 }
 
+/// The file of settings from which the base generates a ConfigMap, whose name changes with it.
+fn settings_file(map: &Value) -> String {
+    let base = &yaml::parse(&read("packaging/kubernetes/base/kustomization.yaml"))[0];
+    let generators = base["configMapGenerator"].as_array().unwrap();
+    let generator = generators.iter().find(|it| it["name"] == *map).expect("a generator");
+    assert!(generator["options"]["disableNameSuffixHash"].is_null());
+    let [file] = &generator["files"].as_array().unwrap()[..] else { panic!("{generator}") };
+    file.as_str().unwrap().to_owned()
+}
+
 fn find<'a>(manifests: &'a [Value], kind: &str) -> &'a Value {
     manifests.iter().find(|object| object["kind"] == kind).expect(kind)
 }
@@ -122,9 +132,8 @@ fn mounts_have_volumes_and_settings_name_them() {
         assert_eq!(names(mounts, "/name"), volumes, "{kind}");
         let map = pod["volumes"].as_array().unwrap().iter().find(|it| it["name"] == "settings");
         let map = &map.unwrap()["configMap"]["name"];
-        let settings =
-            manifests.iter().find(|it| it["kind"] == "ConfigMap" && it["metadata"]["name"] == *map);
-        let settings = settings.unwrap()["data"][file].as_str().expect(file);
+        assert_eq!(settings_file(map), file);
+        let settings = read(&format!("packaging/kubernetes/base/{file}"));
         let settings: toml::Table = settings.parse().unwrap();
         let data_dir = settings["data_dir"].as_str().unwrap();
         assert!(names(mounts, "/mountPath").contains(data_dir), "{kind}: {data_dir}");
@@ -185,6 +194,20 @@ fn components_add_the_rights_of_the_drop_ins() {
         for right in added {
             assert!(line.contains(&format!("CAP_{right}")), "{name}: {line}");
         }
+    }
+}
+
+/// A pod reads its settings when it starts.
+#[test]
+fn pods_of_the_chart_start_again_when_their_settings_change() {
+    for (name, file) in [("server", "topdeck.toml"), ("agent", "agent.toml")] {
+        let text = read(&format!("packaging/kubernetes/chart/templates/{name}.yaml"));
+        let settings = text.split(&format!("  {file}: |\n    {{{{- ")).nth(1).expect(file);
+        let settings = settings.split(" | nindent").next().unwrap();
+        let annotation = format!(
+            "      annotations: {{ checksum/config: {{{{ {settings} | sha256sum | quote }}}} }}\n"
+        );
+        assert!(text.contains(&annotation), "{name}: {annotation}");
     }
 }
 
