@@ -97,6 +97,7 @@ impl RandomTimes {
     }
 }
 
+/// No alert is reminded of, however long the time of a stepped clock is.
 pub(super) fn settings(receiver: &AlertReceiver) -> String {
     let contact = |name: &str, is_idempotent: bool| {
         let address = receiver.address;
@@ -109,8 +110,9 @@ pub(super) fn settings(receiver: &AlertReceiver) -> String {
     let (hook, key) = (contact("hook", false), contact("key", true));
     format!(
         "[alerts]\nrule_files = [\"rules.yaml\"]\n{hook}{key}[route]\nreceiver = \"hook\"\n\
-         group_by = [\"...\"]\ngroup_wait = \"0s\"\ngroup_interval = \"1s\"\n[[route.routes]]\n\
-         receiver = \"hook\"\ncontinue = true\n[[route.routes]]\nreceiver = \"key\"\n"
+         group_by = [\"...\"]\ngroup_wait = \"0s\"\ngroup_interval = \"1s\"\nrepeat_interval = \
+         \"720h\"\n[[route.routes]]\nreceiver = \"hook\"\ncontinue = true\n[[route.routes]]\n\
+         receiver = \"key\"\n"
     )
 }
 
