@@ -6,9 +6,10 @@
 //! another one had its place in between: texts that are never repeated (literals in statements)
 //! cost a hash, and displace nothing.
 
+use crate::text_hash::HashSeeds;
+
 /// Places for pairs of texts: four times as many texts as a service has statements by default.
 const SETS: usize = 1_024;
-const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// How often a fingerprint was in the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,16 +55,8 @@ pub(crate) struct TextHash {
 impl TextHash {
     /// `kind` tells apart texts that have several fingerprints.
     pub(crate) fn new(kind: u8, text: &str) -> TextHash {
-        let fold = |state: u64, word: u64| {
-            let product = u128::from(state ^ word) * u128::from(HASH_MULTIPLIER);
-            (product as u64) ^ (product >> 64) as u64
-        };
-        let (words, rest) = text.as_bytes().as_chunks::<8>();
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        let start = fold(text.len() as u64, u64::from(kind) + 1);
-        let hash = words.iter().fold(start, |state, word| fold(state, u64::from_le_bytes(*word)));
-        TextHash { hash: fold(hash, u64::from_le_bytes(last)), kind }
+        // The cache compares whole texts, so a collision is only a miss.
+        TextHash { hash: HashSeeds::CONSTANT.hash(u64::from(kind), text.as_bytes()), kind }
     }
 
     fn set(self) -> usize {

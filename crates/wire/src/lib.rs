@@ -38,6 +38,7 @@ mod statement_table;
 mod statement_texts;
 mod stream;
 mod stream_marks;
+mod text_hash;
 mod tls_event;
 mod tls_library;
 mod tls_probes;

@@ -14,11 +14,12 @@ use protocol::observer::{Operation, OperationOutcome};
 
 use crate::operation_totals::OperationTotals;
 use crate::statement_texts::StatementTexts;
+use crate::text_hash::BuildTextHasher;
 
 /// Statements of one service.
 pub struct StatementTable {
     limit: usize,
-    entries: HashMap<Box<str>, StatementStatistics>,
+    entries: HashMap<Box<str>, StatementStatistics, BuildTextHasher>,
     other: StatementStatistics,
     merged_statements: u64,
     protocol: &'static str,
@@ -165,7 +166,7 @@ impl StatementTable {
     pub(crate) fn new(limit: usize, protocol: &'static str) -> StatementTable {
         StatementTable {
             limit: limit.max(1),
-            entries: HashMap::new(),
+            entries: HashMap::default(),
             other: StatementStatistics::default(),
             merged_statements: 0,
             protocol,

@@ -86,7 +86,12 @@ impl StatementRef {
 
 /// The text of bytes, cut at the boundary of a character.
 pub(crate) fn lossy_text(bytes: &[u8]) -> Cow<'_, str> {
-    let mut text = String::from_utf8_lossy(cut(bytes));
+    let bytes = cut(bytes);
+    // The replacement reads byte by byte; almost no text needs it.
+    if let Ok(text) = str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::from_utf8_lossy(bytes);
     // Replacement characters are longer than what they replace.
     if text.len() > STATEMENT_BYTES_MAX {
         let end = text.floor_char_boundary(STATEMENT_BYTES_MAX);

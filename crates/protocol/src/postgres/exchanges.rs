@@ -6,6 +6,8 @@
 //! CommandComplete, EmptyQueryResponse, PortalSuspended or ErrorResponse. A message that cannot
 //! answer the first request shows that messages are missing.
 
+use std::ffi::CStr;
+
 use super::message_reader::PostgresMessage;
 use super::prepared_statements::PreparedStatements;
 use super::requests::{PostgresRequest, PostgresRequestKind, PostgresRequests, PostgresStatement};
@@ -341,8 +343,9 @@ impl PostgresExchanges {
 
 /// A string up to its zero byte, and the bytes after it.
 pub(super) fn first_string(bytes: &[u8]) -> (&[u8], &[u8]) {
-    match bytes.iter().position(|byte| *byte == 0) {
-        Some(end) => (&bytes[..end], &bytes[end + 1..]),
-        None => (bytes, &[]),
+    // Faster than a search byte by byte: statements have up to 16 KiB.
+    match CStr::from_bytes_until_nul(bytes) {
+        Ok(text) => (text.to_bytes(), &bytes[text.count_bytes() + 1..]),
+        Err(_) => (bytes, &[]),
     }
 }
