@@ -11,7 +11,10 @@ use hist::codec::header::Temporality;
 use intake::{
     EventCounter, IngestWriter, Intake, LatencyHistogram, PendingAck, Producer, SeriesKeyEncoding,
 };
-use model::{Gap, Sample, SampleValue, Series, SeriesKind};
+use model::{
+    Exemplar, ExemplarAttributes, ExemplarSource, Gap, Sample, SampleValue, Series, SeriesKind,
+};
+use wire::TracedOperations;
 
 use crate::interval_queue::{IntervalQueue, QueuedIntervals};
 use crate::metrics::{METRICS, WireMetric, WireMetricKind};
@@ -22,6 +25,9 @@ use crate::pending_samples::{PendingHistogram, WireSeries};
 /// retry.
 const FINAL_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY_DELAY: Duration = Duration::from_millis(100);
+/// Captured packets.
+const EXEMPLAR_SOURCE: ExemplarSource = ExemplarSource::Other(3);
+
 pub(crate) struct IntervalWriter {
     intake: Arc<Intake>,
     producer: Producer,
@@ -129,7 +135,8 @@ impl IntervalWriter {
     fn put_back(&mut self) {
         self.waiting.numbers.append(&mut self.numbers);
         for (series, pending) in self.distributions.drain(..) {
-            self.waiting.distributions.add(series, pending.start, &pending.histogram);
+            let PendingHistogram { start, histogram, traced } = pending;
+            self.waiting.distributions.add_traced(series, start, &histogram, &traced);
         }
     }
 
@@ -170,6 +177,7 @@ impl IntervalWriter {
             let (start, end) = (pending.start.min(end), end);
             let sample = Sample { start, end, value };
             self.write_row(&mut writer, series.metric, &series.labels, &sample);
+            self.write_exemplars(&mut writer, &series, &pending.traced);
             self.distributions.push((series, pending));
             writer = self.append_if_full(writer)?;
         }
@@ -229,18 +237,45 @@ impl IntervalWriter {
         labels: &[(&'static str, Arc<str>)],
         sample: &Sample,
     ) {
-        self.key.clear();
-        let words = [metric.name, &self.host].into_iter();
-        for word in words.chain(labels.iter().flat_map(|(name, value)| [*name, &**value])) {
-            self.key.extend_from_slice(&(word.len() as u32).to_le_bytes());
-            self.key.extend_from_slice(word.as_bytes());
-        }
+        self.set_key(metric, labels);
         let host = &self.host;
         let written = writer
             .series(&self.key, &mut || series(metric, host, labels))
             .and_then(|()| writer.sample(sample));
         if written.is_err() {
             self.rejected.add(1);
+        }
+    }
+
+    /// Writes the operations with a trace as exemplars. The intake counts those that it refuses.
+    fn write_exemplars(
+        &mut self,
+        writer: &mut IngestWriter,
+        of: &WireSeries,
+        traced: &TracedOperations,
+    ) {
+        self.set_key(of.metric, &of.labels);
+        for operation in traced.iter() {
+            let exemplar = Exemplar {
+                time: i64::try_from(operation.end).unwrap_or(i64::MAX),
+                value: operation.latency_ns as f64,
+                trace_id: operation.trace_id,
+                span_id: operation.span_id,
+                attributes: ExemplarAttributes::default(),
+                source: EXEMPLAR_SOURCE,
+            };
+            let mut described = || series(of.metric, &self.host, &of.labels);
+            writer.exemplar(&self.key, &mut described, &exemplar);
+        }
+    }
+
+    /// Sets the key of a series.
+    fn set_key(&mut self, metric: &WireMetric, labels: &[(&'static str, Arc<str>)]) {
+        self.key.clear();
+        let words = [metric.name, &self.host].into_iter();
+        for word in words.chain(labels.iter().flat_map(|(name, value)| [*name, &**value])) {
+            self.key.extend_from_slice(&(word.len() as u32).to_le_bytes());
+            self.key.extend_from_slice(word.as_bytes());
         }
     }
 }

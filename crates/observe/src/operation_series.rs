@@ -107,13 +107,10 @@ fn add_statement(
     });
     for (outcome, histograms) in std::iter::once(ok).chain(failed) {
         let labels = labels.with(own.iter().cloned().chain(outcome));
-        let times = [
-            (&metrics::LATENCY, &histograms.last_byte),
-            (&metrics::FIRST_BYTE_LATENCY, &histograms.first_byte),
-        ];
-        for (metric, histogram) in times {
-            pending.add(WireSeries { metric, labels: labels.clone() }, start, histogram);
-        }
+        let series = |metric| WireSeries { metric, labels: labels.clone() };
+        let (last_byte, traced) = (&histograms.last_byte, &histograms.traced);
+        pending.add_traced(series(&metrics::LATENCY), start, last_byte, traced);
+        pending.add(series(&metrics::FIRST_BYTE_LATENCY), start, &histograms.first_byte);
         all.merge(histograms);
     }
     let waits = WireSeries { metric: &metrics::WAIT_LATENCY, labels: labels.with(own.to_vec()) };

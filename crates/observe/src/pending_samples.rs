@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hist::Histogram;
+use wire::TracedOperations;
 
 use crate::metrics::WireMetric;
 
@@ -26,6 +27,8 @@ pub(crate) struct WireSeries {
 pub(crate) struct PendingHistogram {
     pub(crate) start: i64,
     pub(crate) histogram: Histogram,
+    /// Some of the events with a trace.
+    pub(crate) traced: TracedOperations,
 }
 
 /// Distributions by series.
@@ -35,12 +38,27 @@ pub(crate) struct PendingSamples(BTreeMap<WireSeries, PendingHistogram>);
 impl PendingSamples {
     /// Adds the events of an interval that began at `start`, if there are any.
     pub(crate) fn add(&mut self, series: WireSeries, start: i64, histogram: &Histogram) {
+        self.add_traced(series, start, histogram, &TracedOperations::default());
+    }
+
+    /// As [`Self::add`], with some of the events that have a trace.
+    pub(crate) fn add_traced(
+        &mut self,
+        series: WireSeries,
+        start: i64,
+        histogram: &Histogram,
+        traced: &TracedOperations,
+    ) {
         if histogram.is_empty() {
             return;
         }
-        let none = || PendingHistogram { start, histogram: Histogram::default() };
+        let none = || {
+            let (histogram, traced) = Default::default();
+            PendingHistogram { start, histogram, traced }
+        };
         let pending = self.0.entry(series).or_insert_with(none);
         pending.start = pending.start.min(start);
+        pending.traced.merge(traced);
         let merged = pending.histogram.merge(histogram);
         assert!(merged.is_ok(), "BUG: histograms of one crate have one scheme: {merged:?}");
     }
@@ -52,7 +70,7 @@ impl PendingSamples {
             return;
         }
         for (series, pending) in other.0 {
-            self.add(series, pending.start, &pending.histogram);
+            self.add_traced(series, pending.start, &pending.histogram, &pending.traced);
         }
     }
 

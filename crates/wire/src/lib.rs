@@ -45,6 +45,7 @@ mod tls_probes;
 mod tls_program;
 mod tls_session;
 mod tls_target;
+mod traced_operation;
 mod tracker;
 
 pub use capabilities::{
@@ -78,6 +79,7 @@ pub use tls_library::LeftOutLibraries;
 pub use tls_probes::TlsProbes;
 pub use tls_session::TlsTotals;
 pub use tls_target::{TlsProbeError, TlsTarget};
+pub use traced_operation::{TracedOperation, TracedOperations};
 pub use tracker::{
     CaptureTotals, ConnectionTracker, TrackerInterval, TrackerSettings, TrafficCount,
 };

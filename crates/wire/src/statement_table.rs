@@ -15,6 +15,7 @@ use protocol::observer::{Operation, OperationOutcome};
 use crate::operation_totals::OperationTotals;
 use crate::statement_texts::StatementTexts;
 use crate::text_hash::BuildTextHasher;
+use crate::traced_operation::TracedOperations;
 
 /// Statements of one service.
 pub struct StatementTable {
@@ -64,6 +65,8 @@ pub struct OperationHistograms {
     pub response_bytes: Histogram,
     /// Rows of the response, of those operations that tell it.
     pub rows: Histogram,
+    /// Some of the operations whose client sent `traceparent`.
+    pub traced: TracedOperations,
 }
 
 impl OperationHistograms {
@@ -78,6 +81,7 @@ impl OperationHistograms {
         if let Some(rows) = operation.rows {
             self.rows.record(rows as f64);
         }
+        self.traced.record(operation);
     }
 
     /// Adds the operations of `other`.
@@ -93,6 +97,7 @@ impl OperationHistograms {
         for (into, from) in pairs {
             merge_histogram(into, from);
         }
+        self.traced.merge(&other.traced);
     }
 }
 

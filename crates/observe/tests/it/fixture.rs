@@ -11,7 +11,7 @@ use disk::{Disk, OsDisk};
 use hist::Histogram;
 use intake::{EventCounter, Intake, Supervisor, WriteTarget};
 use journal::{Journal, Options, ReadItem, StartPosition};
-use model::{Batch, BatchSeries, Gap, Sample, SampleValue, Series};
+use model::{Batch, BatchSeries, Exemplar, Gap, Sample, SampleValue, Series};
 use observe::{CaptureSettings, PacketSource, WireCapture};
 use wire::{CaptureError, CaptureFile, CapturedPacket, LinkType, RingStatistics};
 
@@ -269,6 +269,7 @@ pub(crate) fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
 pub(crate) struct JournalRows {
     pub(crate) rows: Vec<(Series, Sample)>,
     pub(crate) gaps: Vec<Gap>,
+    pub(crate) exemplars: Vec<Exemplar>,
 }
 
 impl JournalRows {
@@ -287,6 +288,7 @@ impl JournalRows {
             }
         }
         self.gaps.extend_from_slice(reader.gaps());
+        self.exemplars.extend(reader.exemplars().map(|exemplar| exemplar.unwrap().1));
     }
 
     /// Samples of the series with this name and these labels.

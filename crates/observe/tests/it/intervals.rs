@@ -267,3 +267,34 @@ fn gauges_are_of_the_end_of_their_interval() {
     assert_eq!(oldest[0].start, oldest[0].end);
     assert_eq!(oldest[0].value, SampleValue::Number(0.0), "it is sent at the end");
 }
+
+/// The trace of a request is an exemplar of the latency of its statement.
+#[test]
+fn requests_with_a_trace_are_exemplars() {
+    let fixture = WireFixture::new(Duration::from_secs(10));
+    let mut connection = HttpConnection::new(40_000, START);
+    for (number, latency) in [(1, 3_000), (2, 900_000), (3, 3_100), (4, 5_000)] {
+        let time = START + number * SECOND;
+        let parent = format!("00-{number:032x}-{:016x}-01", number + 16);
+        let header = if number == 4 { String::new() } else { format!("traceparent: {parent}\r\n") };
+        let request = format!("GET /items HTTP/1.1\r\nHost: shop\r\n{header}\r\n");
+        connection.message(time, true, request.as_bytes());
+        connection.response(time + latency, if number == 2 { "500 Error" } else { "200 OK" });
+    }
+    fixture.capture(WEB, connection.into_packets()).stop().unwrap();
+    let rows = fixture.contents();
+    assert_eq!(rows.distribution("wire_latency", &[]).count(), 4);
+    let mut found: Vec<(u128, u64, f64, u64)> = rows
+        .exemplars
+        .iter()
+        .map(|of| {
+            let (trace, span) = (u128::from_be_bytes(of.trace_id), u64::from_be_bytes(of.span_id));
+            (trace, span, of.value, of.time as u64)
+        })
+        .collect();
+    found.sort_by_key(|of| of.0);
+    // The first and the third have the same magnitude, of which the last one is kept.
+    let time = |number: u64, latency: u64| START + number * SECOND + latency;
+    let expected = [(2, 18, 900_000.0, time(2, 900_000)), (3, 19, 3_100.0, time(3, 3_100))];
+    assert_eq!(found, expected);
+}
