@@ -217,17 +217,18 @@ impl WirePart<'_> {
         let began = Instant::now();
         let observed: Vec<&ObservedServer> = servers.iter().map(|(_, server)| server).collect();
         let pace = LoadPace::new(STEADY_RATE / observed.len() as u64, STEADY_SECONDS);
-        let (truths, report) = self.observe(&observed, || {
+        let ((truths, seconds), report) = self.observe(&observed, || {
+            let sending = Instant::now();
             let loads = observed.iter().filter_map(|server| server.steady.as_ref());
             std::thread::scope(|scope| {
                 let running: Vec<_> = loads.map(|load| scope.spawn(move || load(pace))).collect();
                 let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
                     thread.join().expect("BUG: a load panicked")
                 };
-                Ok(running.into_iter().map(join).collect::<Vec<Result<LoadTruth>>>())
+                let truths = running.into_iter().map(join).collect::<Vec<Result<LoadTruth>>>();
+                Ok((truths, sending.elapsed().as_secs_f64()))
             })
         })?;
-        let seconds = began.elapsed().as_secs_f64();
         let measured_by = |server: &&ObservedServer| report.service(server.port).measured();
         let all: u64 = observed.iter().map(measured_by).sum();
         let (mut sent, mut found) = (0, 0);
@@ -243,11 +244,12 @@ impl WirePart<'_> {
         let share = found as f64 / sent.max(1) as f64;
         let row = format!(
             "at a rate: {} servers, {sent} operations in {seconds:.0} s ({:.0}/s): {found} \
-             measured, {:.3} %; {} packets lost",
+             measured, {:.3} %; {} packets lost; {}",
             observed.len(),
             sent as f64 / seconds,
             share * 100.0,
-            report.lost()
+            report.lost(),
+            load_average()
         );
         let failure = (share < STEADY_SHARE_MIN).then(|| format!("{row}; less than 99.9 %"));
         self.add_row("at a rate: all", "all", row, failure, began);
@@ -312,6 +314,12 @@ impl WirePart<'_> {
 /// Whether a target that is missed is a failure.
 fn has_targets() -> bool {
     std::env::var_os(TARGETS_VARIABLE).is_some()
+}
+
+/// Load of the machine over the last minute, beside measurements that other programs affect.
+fn load_average() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    format!("load average {}", text.split(' ').next().unwrap_or("unknown"))
 }
 
 /// Standard output of a client that must succeed.

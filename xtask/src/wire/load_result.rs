@@ -1,8 +1,8 @@
 //! Comparison of a load with the observer's report: a row of the table.
 
 use super::capture_process::ObserverReport;
-use super::has_targets;
 use super::load_truth::LoadTruth;
+use super::{has_targets, load_average};
 
 /// A row of the table, and what is wrong.
 pub(super) struct LoadResult {
@@ -58,7 +58,8 @@ impl LoadResult {
         let mut target = String::new();
         if !errors.is_empty() {
             let verdict = if is_missed { "target missed" } else { "target met" };
-            target = format!("; from the server's: {}: {verdict}", errors.join(", "));
+            let errors = errors.join(", ");
+            target = format!("; from the server's: {errors}: {verdict}; {}", load_average());
         }
         if is_missed && has_targets() {
             failures.push(format!("quantiles are too far{target}"));

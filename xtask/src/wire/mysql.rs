@@ -31,6 +31,8 @@ pub(super) fn start(_: &PartLog, dir: &Path) -> Result<ProvidedServer> {
     session.query("insert into shop.orders values (1, 'tea'), (2, 'rye')")?;
     let mut loads = own_loads(port);
     if let Some(slap) = find_program("mysqlslap") {
+        // It uses this database, and creates it only for statements of its own.
+        session.query("create database mysqlslap")?;
         loads.push(ServerLoad::new("mysqlslap", move || run_slap(&slap, port)));
     }
     Ok(Ok(ObservedServer {

@@ -14,7 +14,7 @@ use super::http::{self, HttpTools};
 use super::server_process::{
     ADDRESS, ServerDir, ServerProcess, find_program, free_port, number_after,
 };
-use super::{client_output, has_targets};
+use super::{client_output, has_targets, load_average};
 use crate::command_line::CommandLine;
 
 /// Pairs of runs.
@@ -102,6 +102,7 @@ fn result(mode: &str, is_pinned: bool, without: &[Throughput], with: &[Throughpu
         cpu(without),
         cpu(with),
     );
+    let row = format!("{row}; {}", load_average());
     let is_missed = is_pinned && loss > LOSS_MAX;
     let row = if is_missed { format!("{row}; target of 1 % missed") } else { row };
     let failure = (is_missed && has_targets()).then(|| row.clone());
@@ -191,6 +192,6 @@ mod tests {
         assert!(found.row.contains("loss 5.0 % (rounds: 1.0, 5.0, 25.0 %)"), "{}", found.row);
         assert!(found.row.ends_with("target of 1 % missed"), "{}", found.row);
         let found = result("unpinned", false, &runs([100, 200, 400]), &runs([99, 190, 300]));
-        assert!(found.row.ends_with("8.0 and 8.0 us per request"), "{}", found.row);
+        assert!(found.row.contains("8.0 and 8.0 us per request; load average "), "{}", found.row);
     }
 }

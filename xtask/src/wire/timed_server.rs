@@ -28,8 +28,9 @@ const WORK_STEP: Duration = Duration::from_micros(10);
 const WORK_STEPS: usize = 20;
 /// Largest error of a quantile, unless a bucket is wider.
 const TARGET_NS: u64 = 10_000;
-/// CPU of the server that polls.
+/// CPU of the server that polls, and of its client.
 const POLLING_CPU: &str = "0";
+const CLIENT_CPU: &str = "1";
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\ntea";
 
 pub(super) fn start(_: &PartLog, _: &Path) -> Result<ProvidedServer> {
@@ -82,11 +83,15 @@ fn run_polling(listener: &TcpListener, port: u16) -> Result<LoadTruth> {
     let stream = listener.accept()?.0;
     let (client_ns, server_ns) = thread::scope(|scope| {
         let server = scope.spawn(move || {
-            pin_thread();
+            pin_thread(POLLING_CPU);
             stream.set_nonblocking(true)?;
             serve(stream)
         });
-        let client_ns = scope.spawn(move || ask(session)).join().expect("BUG: a client panicked");
+        let client = scope.spawn(move || {
+            pin_thread(CLIENT_CPU);
+            ask(session)
+        });
+        let client_ns = client.join().expect("BUG: a client panicked");
         let server_ns = server.join().expect("BUG: a server panicked");
         anyhow::Ok((client_ns?, server_ns?))
     })?;
@@ -94,13 +99,13 @@ fn run_polling(listener: &TcpListener, port: u16) -> Result<LoadTruth> {
     Ok(LoadTruth { client_ns, server_ns, target_ns: Some(TARGET_NS), ..truth })
 }
 
-/// Runs this thread on [`POLLING_CPU`] alone, if that is possible.
-fn pin_thread() {
+/// Runs this thread on a CPU alone, if that is possible.
+fn pin_thread(cpu: &str) {
     let thread = std::fs::read_link("/proc/thread-self");
     let id = thread.ok().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
     if let (Some(taskset), Some(id)) = (find_program("taskset"), id) {
         // Without it, the target is missed.
-        let _ = Command::new(taskset).args(["-pc", POLLING_CPU, &id]).output();
+        let _ = Command::new(taskset).args(["-pc", cpu, &id]).output();
     }
 }
 
