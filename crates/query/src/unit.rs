@@ -92,15 +92,15 @@ impl Evaluation<'_> {
                 }
             }
             PlanOp::Call { function, args } => self.unit_of_call(function.unit, args)?,
-            PlanOp::Aggregate(aggregate) => {
-                let unit = self.unit(&aggregate.input)?;
-                match aggregate.op {
-                    AggregateOp::Count | AggregateOp::CountValues => ValueUnit::from_name("series"),
-                    AggregateOp::Group => ValueUnit::Unknown,
-                    AggregateOp::Stdvar => unit.map_numbers(|unit| format!("{unit}²")),
-                    _ => unit,
+            PlanOp::Aggregate(aggregate) => match aggregate.op {
+                // Whatever is counted: the labels of its series need not be read.
+                AggregateOp::Count | AggregateOp::CountValues => ValueUnit::from_name("series"),
+                AggregateOp::Group => ValueUnit::Unknown,
+                AggregateOp::Stdvar => {
+                    self.unit(&aggregate.input)?.map_numbers(|unit| format!("{unit}²"))
                 }
-            }
+                _ => self.unit(&aggregate.input)?,
+            },
             PlanOp::Binary(binary) => {
                 let (left, right) = (self.unit(&binary.left.1)?, self.unit(&binary.right.1)?);
                 let keeps = match binary.operator {
