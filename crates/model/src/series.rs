@@ -100,6 +100,11 @@ impl SeriesId {
     pub fn from_canonical_key(canonical_key: &[u8]) -> SeriesId {
         SeriesId(blake3_128(canonical_key))
     }
+
+    /// The first eight bytes, in the order of ids.
+    pub fn prefix(&self) -> u64 {
+        u64::from_be_bytes(self.0.first_chunk().copied().unwrap_or_default())
+    }
 }
 
 /// First 16 bytes of the BLAKE3 hash: collisions cannot be constructed.

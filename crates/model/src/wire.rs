@@ -11,6 +11,9 @@ use crate::error::{Error, Result};
 
 pub use hist::codec::bytes::{put_varint, put_zigzag};
 
+/// Bytes of the longest LEB128 number of 64 bits.
+const VARINT_BYTES_MAX: usize = 10;
+
 /// Appends a length and the bytes.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
@@ -107,21 +110,27 @@ impl<'a> WireReader<'a> {
     }
 
     fn long_varint(&mut self, field: &'static str) -> Result<u64> {
-        let offset = self.offset;
         let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.u8(field)?;
+        let mut shifts = (0..64).step_by(7);
+        for (at, &byte) in self.rest.iter().enumerate() {
+            let Some(shift) = shifts.next() else { break };
             let part = u64::from(byte & 0x7f);
             if shift == 63 && part > 1 {
                 break;
             }
             value |= part.unbounded_shl(shift);
             if byte < 0x80 {
+                let len = at.saturating_add(1);
+                self.advance(len, self.rest.get(len..).unwrap_or_default());
                 return Ok(value);
             }
         }
+        if self.remaining() < VARINT_BYTES_MAX {
+            let offset = self.offset.saturating_add(self.remaining());
+            return Err(Error::Truncated { offset, field });
+        }
         Err(Error::Invalid {
-            offset,
+            offset: self.offset,
             field,
             found: "a number of more than 64 bits".to_owned(),
             expected: "a LEB128 number of at most 64 bits",
@@ -210,6 +219,10 @@ mod tests {
                 .varint("n")
                 .is_err()
         );
+        for len in 1..10 {
+            let truncated = crate::Error::Truncated { offset: len, field: "n" };
+            assert_eq!(WireReader::new(&[0x80; 10][..len]).varint("n"), Err(truncated));
+        }
         assert!(WireReader::new(&[200, 1, 0]).count(1, "n").is_err());
         assert!(WireReader::new(&[5, 1]).bytes("n").is_err());
         assert!(WireReader::new(&[1, 0xff]).text("n").is_err());

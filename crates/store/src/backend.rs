@@ -115,6 +115,13 @@ pub struct ChunkLocation {
     pub end: i64,
 }
 
+impl ChunkLocation {
+    /// Offset of the byte after the chunk.
+    pub(crate) fn end_offset(&self) -> u64 {
+        self.offset.saturating_add(self.length.into())
+    }
+}
+
 /// Takes the bytes of a chunk, by its position among those that are read.
 pub type ChunkTaker<'a> = dyn FnMut(usize, Result<&[u8]>) -> Result<()> + 'a;
 

@@ -51,7 +51,6 @@ mod row_groups;
 mod sample_group;
 mod values;
 
-use model::wire::WireReader;
 use model::{SeriesId, SeriesKind};
 
 use crate::backend::ChunkInfo;
@@ -181,18 +180,15 @@ pub(crate) type Corruption = String;
 impl ChunkHeader {
     /// Parses a header. It is trustworthy only after [`check`].
     pub(crate) fn read(bytes: &[u8]) -> Result<ChunkHeader, Corruption> {
-        let mut reader = WireReader::new(bytes);
-        let mut read = || -> model::Result<_> {
-            Ok((
-                reader.array::<4>("magic")?,
-                reader.array::<4>("version")?,
-                reader.array::<16>("series")?,
-                (reader.i64("start")?, reader.i64("end")?),
-                (reader.u32("rows")? as usize, reader.u32("length")? as usize),
-            ))
+        let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Err(format!("{} bytes, a chunk header has {HEADER_BYTES}", bytes.len()));
         };
-        let (magic, [version, content, resolution, _], series, (start, end), (rows, length)) =
-            read().map_err(|error| error.to_string())?;
+        let (magic, [version, content, resolution, _]) = (field::<4>(header, 0), field(header, 4));
+        let series = field(header, 8);
+        let (start, end) = (field(header, 24), field(header, 32));
+        let (start, end) = (i64::from_le_bytes(start), i64::from_le_bytes(end));
+        let rows = u32::from_le_bytes(field(header, 40)) as usize;
+        let length = u32::from_le_bytes(field(header, 44)) as usize;
         if magic != MAGIC {
             return Err("invalid chunk magic".to_owned());
         }
@@ -208,6 +204,11 @@ impl ChunkHeader {
         }
         Ok(ChunkHeader { content, resolution, series: SeriesId(series), start, end, rows, length })
     }
+}
+
+/// A field of the header by its offset.
+fn field<const SIZE: usize>(header: &[u8; HEADER_BYTES], offset: usize) -> [u8; SIZE] {
+    header.get(offset..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; SIZE])
 }
 
 /// Verifies the checksum of header and payload.

@@ -222,13 +222,13 @@ struct PartContents {
 impl PartContents {
     /// Contents by ascending series.
     fn new(locations: Vec<ChunkLocation>, damage: Vec<String>) -> PartContents {
-        let prefixes = locations.iter().map(|location| prefix(&location.series)).collect();
+        let prefixes = locations.iter().map(|location| location.series.prefix()).collect();
         PartContents { locations, prefixes, damage }
     }
 
     /// The chunks of a series.
     fn find<'a>(&'a self, series: &'a SeriesId) -> impl Iterator<Item = &'a ChunkLocation> {
-        let first = prefix(series);
+        let first = series.prefix();
         let start = self.prefixes.partition_point(|&held| held < first);
         let rest = self.locations.get(start..).unwrap_or_default().iter();
         let from = rest.skip_while(move |location| location.series < *series);
@@ -238,26 +238,20 @@ impl PartContents {
 
 /// Runs of chunks that are adjacent, or nearly, and are read at once.
 fn spans(locations: &[ChunkLocation]) -> impl Iterator<Item = Range<usize>> {
-    let end_of = |location: &ChunkLocation| location.offset.saturating_add(location.length.into());
     let mut start = 0;
     std::iter::from_fn(move || {
         let first = locations.get(start)?;
         let mut end = start.saturating_add(1);
         while let (Some(before), Some(next)) =
             (locations.get(end.wrapping_sub(1)), locations.get(end))
-            && let Some(unused) = next.offset.checked_sub(end_of(before))
+            && let Some(unused) = next.offset.checked_sub(before.end_offset())
             && unused <= UNUSED_BYTES_MAX
-            && end_of(next).saturating_sub(first.offset) <= SPAN_BYTES_MAX
+            && next.end_offset().saturating_sub(first.offset) <= SPAN_BYTES_MAX
         {
             end = end.saturating_add(1);
         }
         Some(std::mem::replace(&mut start, end)..end)
     })
-}
-
-/// The first bytes of an id, in its order.
-fn prefix(series: &SeriesId) -> u64 {
-    u64::from_be_bytes(series.0.first_chunk().copied().unwrap_or_default())
 }
 
 impl fmt::Debug for FilePart {
@@ -287,6 +281,18 @@ impl FilePart {
         let have = self.file.read_full_at(&mut bytes, offset).io_context("read", &self.path)?;
         bytes.truncate(have);
         Ok(bytes)
+    }
+
+    /// Bytes of a range; fewer if the file ends early. The memory of `buffer` is reused as it is.
+    fn read_span<'b>(&self, range: Range<u64>, buffer: &'b mut Vec<u8>) -> Result<&'b [u8]> {
+        let end = range.end.min(self.bytes);
+        let length = end.saturating_sub(range.start) as usize;
+        if buffer.len() < length {
+            buffer.resize(length, 0);
+        }
+        let bytes = buffer.get_mut(..length).unwrap_or_default();
+        let have = self.file.read_full_at(bytes, range.start).io_context("read", &self.path)?;
+        Ok(bytes.get(..have).unwrap_or_default())
     }
 
     fn contents(&self) -> Result<&PartContents> {
@@ -443,7 +449,7 @@ impl Part for FilePart {
         let PartContents { locations, prefixes, .. } = self.contents()?;
         let mut rest = prefixes.as_slice();
         for (at, series) in series.iter().enumerate() {
-            let prefix = prefix(series);
+            let prefix = series.prefix();
             rest = &rest[count_before(rest, prefix)..];
             let from = prefixes.len().saturating_sub(rest.len());
             let same = rest.iter().take_while(|held| **held == prefix).count();
@@ -481,26 +487,24 @@ impl Part for FilePart {
     }
 
     fn read_all(&self, locations: &[ChunkLocation], each: &mut ChunkTaker<'_>) -> Result<()> {
-        let mut bytes = Vec::new();
+        let (mut buffer, mut bytes) = (Vec::new(), Vec::new());
         for span in spans(locations) {
             let (chunks, first) = (locations.get(span.clone()).unwrap_or_default(), span.start);
             let whole = match chunks {
                 [start, .., end] => {
-                    let end = end.offset.saturating_add(end.length.into());
-                    let length = end.saturating_sub(start.offset) as u32;
-                    self.read(&ChunkLocation { length, ..*start }, &mut bytes).is_ok()
+                    self.read_span(start.offset..end.end_offset(), &mut buffer).ok()
                 }
-                _ => false,
+                _ => None,
             };
             let start = chunks.first().map_or(0, |chunk| chunk.offset);
             for (at, chunk) in chunks.iter().enumerate() {
                 let at = first.saturating_add(at);
-                if !whole {
+                let Some(bytes) = whole else {
                     // Alone, or which one cannot be read is not known.
                     let read = self.read(chunk, &mut bytes);
                     each(at, read.map(|()| &*bytes))?;
                     continue;
-                }
+                };
                 // A file that ends early has less.
                 let from = chunk.offset.saturating_sub(start) as usize;
                 let to = from.saturating_add(chunk.length as usize).min(bytes.len());

@@ -26,6 +26,15 @@ impl Pattern {
             Pattern::Regex(regex) => !value.is_empty() && regex.is_match(value),
         }
     }
+
+    /// A text with which all values begin that match; empty if none is known.
+    pub fn begin(&self) -> &str {
+        match self {
+            Pattern::Exact(text) => text,
+            Pattern::Glob(glob) => glob.split(['*', '?']).next().unwrap_or_default(),
+            Pattern::Regex(regex) => &regex.begin,
+        }
+    }
 }
 
 /// On a mismatch, the last `*` consumes one more character: at most glob length times value length
@@ -61,6 +70,8 @@ fn glob_matches(glob: &str, value: &str) -> bool {
 #[derive(Clone, Debug)]
 pub struct Regex {
     regex: regex::Regex,
+    /// Text with which all texts begin that match.
+    begin: String,
     /// Set for a regex that matches any text which begins like this: most searches have that form.
     prefix: Option<TextPrefix>,
 }
@@ -86,7 +97,7 @@ impl Regex {
         Regex::search(source)?;
         let regex = Regex::search(&format!("^(?s:{source})$"))
             .map_err(|error| SelectorError { found: format!("the regex {source:?}"), ..error })?;
-        Ok(Regex { prefix: TextPrefix::of(source), ..regex })
+        Ok(Regex { prefix: TextPrefix::of(source), begin: literal_begin(source), ..regex })
     }
 
     /// Whether it matches a text.
@@ -116,6 +127,33 @@ impl TextPrefix {
     fn is_of(&self, text: &str) -> bool {
         text.strip_prefix(&*self.text).is_some_and(|rest| !(self.is_longer && rest.is_empty()))
     }
+}
+
+/// A text with which all texts begin that an anchored regex matches, `api-` of `api-[0-9]+`; empty
+/// if none is known.
+fn literal_begin(source: &str) -> String {
+    let mut begin = String::new();
+    if source.contains('|') {
+        return begin;
+    }
+    let mut chars = source.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                // Before `<` and `>` it is a boundary of a word.
+                Some(c) if c.is_ascii_punctuation() && !matches!(c, '<' | '>') => begin.push(c),
+                _ => break,
+            },
+            // The text before it need not be there.
+            '*' | '?' | '{' => {
+                begin.pop();
+                break;
+            }
+            '.' | '+' | '(' | ')' | '[' | ']' | '}' | '^' | '$' => break,
+            c => begin.push(c),
+        }
+    }
+    begin
 }
 
 /// The texts that a regex such as `a|b\.c` matches as a whole; `None` if it is no list of texts.
@@ -149,7 +187,7 @@ impl Eq for Regex {}
 fn compile(source: &str) -> Result<Regex, regex::Error> {
     let mut builder = regex::RegexBuilder::new(source);
     builder.size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX);
-    builder.build().map(|regex| Regex { regex, prefix: None })
+    builder.build().map(|regex| Regex { regex, begin: String::new(), prefix: None })
 }
 
 /// The line of the regex crate's error that names the cause.
@@ -213,7 +251,9 @@ mod tests {
         #[test]
         fn globs_equal_their_regexes(glob in "[ab*?]{0,8}", value in "[ab]{0,8}") {
             let regex = Regex::anchored(&glob.replace('*', ".*").replace('?', ".")).unwrap();
-            prop_assert_eq!(glob_matches(&glob, &value), regex.is_match(&value));
+            let is_matching = glob_matches(&glob, &value);
+            prop_assert_eq!(is_matching, regex.is_match(&value));
+            prop_assert!(!is_matching || value.starts_with(Pattern::Glob(glob).begin()));
         }
     }
 
@@ -230,6 +270,19 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn values_begin_as_their_pattern(
+            source in r"(a|b|\\.|\\-|\[ab\]|\(a\)|\.|\*|\+|\?|\{0,1\}|\||-){0,6}",
+            values in prop::collection::vec("[ab.-]{0,5}", 8),
+        ) {
+            let Ok(regex) = Regex::anchored(&source) else { return Ok(()) };
+            for value in values.iter().filter(|value| regex.regex.is_match(value)) {
+                prop_assert!(value.starts_with(&regex.begin), "{source:?} {value:?}");
+            }
+        }
+    }
+
     #[test]
     fn texts_of_a_regex() {
         let texts = |source| literal_alternatives(source).map(|texts| texts.join(" "));
@@ -241,6 +294,18 @@ mod tests {
         let prefix = |source| Regex::anchored(source).unwrap().prefix.map(|prefix| prefix.text);
         assert_eq!(prefix(r"api\-0.*").as_deref(), Some("api-0"));
         assert_eq!(prefix(".+").as_deref(), Some(""));
+        let begin = |source| Regex::anchored(source).unwrap().begin;
+        for (source, expected) in [
+            ("api-000.*", "api-000"),
+            ("api-0[0-9]+", "api-0"),
+            ("api?-.*", "ap"),
+            ("api+x", "api"),
+            (r"a\.b\d", "a.b"),
+            ("a|b", ""),
+            ("(?i)a", ""),
+        ] {
+            assert_eq!(begin(source), expected, "{source}");
+        }
         for other in [r"a\.*", "a|b.*", "a", ".*a.*"] {
             assert_eq!(prefix(other), None, "{other}");
         }

@@ -27,6 +27,10 @@ const FORMAT_MAJOR: u64 = 4;
 const FORMAT_MINOR_MAX: u64 = 1;
 /// pco decodes batches of this many numbers.
 const NUMBERS_MAX: usize = 256;
+/// Columns of up to so many bytes are read from a copy with zeros behind them, which makes the word
+/// at each bit whole.
+const PADDED_BYTES_MAX: usize = PADDED_BYTES - 16;
+const PADDED_BYTES: usize = 128;
 /// Half of the range of a number: deltas are stored from there.
 const CENTER: u64 = 1 << 63;
 
@@ -58,7 +62,15 @@ pub(super) fn read<T: ColumnNumber>(bytes: &[u8], numbers: &mut [T]) -> Option<(
     if count > NUMBERS_MAX || !bytes.starts_with(MAGIC) {
         return None;
     }
-    let mut bits = ColumnBits { bytes, at: MAGIC.len().wrapping_mul(8) };
+    let mut padded = [0; PADDED_BYTES];
+    let (len, at) = (bytes.len(), MAGIC.len().wrapping_mul(8));
+    let mut bits = match padded.get_mut(..len).filter(|_| len <= PADDED_BYTES_MAX) {
+        Some(start) => {
+            start.copy_from_slice(bytes);
+            ColumnBits { bytes: &padded, len, at }
+        }
+        None => ColumnBits { bytes, len, at },
+    };
     bits.expect(8, |version| version == STANDALONE_VERSION)?;
     let kind = u64::from(T::PCO_TYPE);
     bits.expect(8, |uniform| uniform == 0 || uniform == kind)?;
@@ -95,28 +107,27 @@ pub(super) fn read<T: ColumnNumber>(bytes: &[u8], numbers: &mut [T]) -> Option<(
     for moment in moments.iter_mut().take(order) {
         *moment = bits.read(64)?;
     }
-    let mut latents = [0; NUMBERS_MAX];
-    let latents = latents.get_mut(..count)?;
-    for latent in latents.iter_mut().take(stored) {
-        *latent = lower.wrapping_add(bits.read(offset_bits)?);
+    let center = if order > 0 { CENTER } else { 0 };
+    for number in numbers.iter_mut().take(stored) {
+        *number = T::from_latent(lower.wrapping_add(bits.read(offset_bits)?) ^ center);
     }
     bits.skip_to_byte()?;
     bits.expect(8, |end| end == 0)?;
-    if order > 0 {
-        latents.iter_mut().for_each(|latent| *latent ^= CENTER);
-    }
     for mut moment in moments.iter().take(order).rev().copied() {
-        for latent in latents.iter_mut() {
-            let delta = std::mem::replace(latent, moment);
+        // What is behind the stored numbers is added to none.
+        for number in numbers.iter_mut() {
+            let delta = std::mem::replace(number, T::from_latent(moment)).to_latent();
             moment = moment.wrapping_add(delta);
         }
     }
-    numbers.iter_mut().zip(latents).for_each(|(number, latent)| *number = T::from_latent(*latent));
     Some(())
 }
 
 struct ColumnBits<'a> {
+    /// The column, and perhaps zeros.
     bytes: &'a [u8],
+    /// Bytes of the column.
+    len: usize,
     /// Bits that were read.
     at: usize,
 }
@@ -126,7 +137,7 @@ impl ColumnBits<'_> {
     fn read(&mut self, bits: u64) -> Option<u64> {
         let rest = self.bytes.get(self.at / 8..)?;
         let end = self.at.saturating_add(bits as usize);
-        if end > self.bytes.len().saturating_mul(8) {
+        if end > self.len.saturating_mul(8) {
             return None;
         }
         let word = match rest.first_chunk() {

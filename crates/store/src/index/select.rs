@@ -17,11 +17,13 @@ use model::selector::{KIND, KINDS, NAME, Pattern, UNIT};
 
 use crate::gallop::count_before;
 
-use super::label::LabelIndex;
+use super::label::{LabelIndex, LabelValue};
 use super::{ParsedKey, SeriesIndex, SeriesNumber};
 
 /// Numbers merged in the time that testing one candidate takes.
 const NUMBERS_PER_CANDIDATE: usize = 64;
+/// Values whose first bytes are compared in that time.
+const BEGINS_PER_CANDIDATE: usize = 8;
 
 pub(super) fn select(index: &SeriesIndex, selector: &Selector) -> Vec<SeriesNumber> {
     let selection = index.evaluate(selector);
@@ -136,9 +138,14 @@ impl SeriesIndex {
             }
             Pattern::Exact(text) => PostingsSet::including(self.exact(label, text)),
             pattern => {
-                let values = label.values.iter();
-                let values = values.filter(|value| pattern.matches(self.keys.text(value.text)));
-                PostingsSet::including(self.union(values.map(|value| value.postings.as_slice())))
+                let begin = pattern.begin().as_bytes();
+                let is_matching = |value: &&LabelValue| {
+                    self.keys.begins(value.text, begin)
+                        && pattern.matches(self.keys.text(value.text))
+                };
+                let values = label.values.iter().filter(is_matching);
+                let lists: Vec<&[u32]> = values.map(|value| value.postings.as_slice()).collect();
+                PostingsSet::including(self.union(lists.iter().copied()))
             }
         }
     }
@@ -175,7 +182,11 @@ impl SeriesIndex {
                     }
                     _ => {
                         let candidates = label.series as usize / NUMBERS_PER_CANDIDATE;
-                        label.values.len().saturating_add(candidates)
+                        let values = match pattern.begin() {
+                            "" => label.values.len(),
+                            _ => label.values.len() / BEGINS_PER_CANDIDATE,
+                        };
+                        values.saturating_add(candidates)
                     }
                 }
             }

@@ -5,6 +5,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
+use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -23,6 +24,11 @@ pub struct SelectedSeries {
 }
 
 impl SelectedSeries {
+    /// Order of ids: they are hashes, so their first bytes decide nearly every comparison.
+    pub(crate) fn compare_ids(&self, other: &SelectedSeries) -> Ordering {
+        self.id.prefix().cmp(&other.id.prefix()).then_with(|| self.id.cmp(&other.id))
+    }
+
     /// ID of the series.
     pub fn id(&self) -> SeriesId {
         self.id

@@ -167,6 +167,12 @@ impl SeriesKeys {
             && self.key(text.number)[usize::from(text.offset)..].starts_with(bytes)
     }
 
+    /// Whether a text begins with `bytes`.
+    pub(super) fn begins(&self, text: KeyText, bytes: &[u8]) -> bool {
+        usize::from(text.len) >= bytes.len()
+            && self.key(text.number)[usize::from(text.offset)..].starts_with(bytes)
+    }
+
     fn chunk_of(&self, number: u32) -> (&KeyChunk, usize) {
         (&self.chunks[(number >> CHUNK_BITS) as usize], number as usize % CHUNK_SERIES)
     }

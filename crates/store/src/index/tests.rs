@@ -479,6 +479,10 @@ fn a_fleet_is_selected_as_it_matches() {
         "and(host:*07?.example.net)",
         "and(instance:/^0[01]/)",
         "not(host:/000/)",
+        // With a begin that few values have.
+        r#"{host=~"web-0001[0-7].*"}"#,
+        r#"{host=~"web-000.*",region="eu-west"}"#,
+        "and(host:web-0001*,__name:http_server_request_duration_3)",
     ];
     for selector in SELECTIONS.iter().chain(&of_few) {
         let parsed = Selector::parse(selector).unwrap();

@@ -41,12 +41,22 @@ const SERIES_BYTES: u64 = 100;
 const ROWS_AT_ONCE: u64 = 4096;
 
 impl NumberRows {
+    /// Rows of a series by end, and then by start; the series by its position.
+    pub fn rows(&self, at: usize) -> &[Row<f64>] {
+        let end = |at: usize| self.ends.get(at).map_or(0, |&end| end as usize);
+        let start = at.checked_sub(1).map_or(0, end);
+        self.rows.get(start..end(at)).unwrap_or_default()
+    }
+
+    /// Gaps of all series.
+    pub fn gaps(&self) -> impl Iterator<Item = &Gap> {
+        self.gaps.iter().map(|(_, gap)| gap)
+    }
+
     /// Calls `each` with the samples of a series by end, as [`super::ReadView::samples`] does; the
     /// series by its position. Returns the gaps.
     pub fn samples(&self, at: usize, each: &mut dyn FnMut(Sample)) -> Vec<Gap> {
-        let end = |at: usize| self.ends.get(at).map_or(0, |&end| end as usize);
-        let start = at.checked_sub(1).map_or(0, end);
-        for &Row { start, end, value } in self.rows.get(start..end(at)).unwrap_or_default() {
+        for &Row { start, end, value } in self.rows(at) {
             each(Sample { start, end, value: SampleValue::Number(value) });
         }
         let first = self.gaps.partition_point(|(of, _)| (*of as usize) < at);
@@ -82,10 +92,12 @@ impl LastNumber {
 
     /// Adds a sample of a series of this kind. Of samples of the same time, the one with the later
     /// start counts, then the greater one, as [`Rows::normalize`] and readers have it.
-    fn add(&mut self, row: &Row<f64>, kind: SeriesKind) {
+    fn add(&mut self, row: &Row<f64>, kind: impl FnOnce() -> Option<SeriesKind>) {
         match self {
-            LastNumber::At(held) if held.end == row.end => match kind {
-                SeriesKind::Counter(Temporality::Delta) => *self = LastNumber::Deltas(row.end),
+            LastNumber::At(held) if held.end == row.end => match kind() {
+                Some(SeriesKind::Counter(Temporality::Delta)) => {
+                    *self = LastNumber::Deltas(row.end);
+                }
                 _ => {
                     let by_start = row.start.cmp(&held.start);
                     if by_start.then_with(|| row.value.total_cmp(&held.value)).is_gt() {
@@ -169,10 +181,7 @@ impl ReadView {
         if !read.heads()? {
             return Ok(false);
         }
-        let mut by_id: Vec<(SeriesId, u32)> =
-            series.iter().zip(0..).map(|(series, at)| (series.id, at)).collect();
-        by_id.sort_unstable();
-        let (ids, positions): (Vec<SeriesId>, Vec<u32>) = by_id.into_iter().unzip();
+        let (ids, positions) = by_id(series);
         let mut infos: Vec<&PartInfo> = self.manifest.base_parts().collect();
         infos.retain(|info| info.end > range.start && info.start <= range.end);
         infos.sort_by_key(|info| Reverse(info.end));
@@ -183,6 +192,18 @@ impl ReadView {
         }
         Ok(true)
     }
+}
+
+/// Ids of series, ascending, and the positions of their series.
+fn by_id(series: &[SelectedSeries]) -> (Vec<SeriesId>, Vec<u32>) {
+    let id = |at: u32| series.get(at as usize).map(|series| series.id);
+    // Ids are hashes: their first bytes decide nearly every comparison.
+    let mut keys: Vec<(u64, u32)> =
+        series.iter().zip(0..).map(|(series, at)| (series.id.prefix(), at)).collect();
+    let order = |a: &(u64, u32), b: &(u64, u32)| a.0.cmp(&b.0).then_with(|| id(a.1).cmp(&id(b.1)));
+    keys.sort_unstable_by(order);
+    let positions: Vec<u32> = keys.into_iter().map(|(_, at)| at).collect();
+    (positions.iter().filter_map(|at| id(*at)).collect(), positions)
 }
 
 /// A read of many series.
@@ -201,9 +222,8 @@ impl NumberRead<'_, '_> {
         if !self.range.contains(&row.end.saturating_sub(1)) {
             return true;
         }
-        let held = self.last.as_mut().and_then(|last| last.get_mut(at));
-        if let Some((last, series)) = held.zip(self.series.get(at)) {
-            last.add(&row, series.kind);
+        if let Some(last) = self.last.as_mut().and_then(|last| last.get_mut(at)) {
+            last.add(&row, || self.series.get(at).map(|series| series.kind));
         }
         (self.take)(at, row)
     }

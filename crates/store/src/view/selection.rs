@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use model::{Selector, Series, SeriesId};
+use model::{Selector, Series, SeriesId, SeriesKind};
 
 use super::ReadView;
 use crate::error::Result;
@@ -19,7 +19,7 @@ use crate::index::{
 /// series can be inserted.
 pub(super) const KEYS_AT_ONCE: usize = 1024;
 /// Label of the metric's name in queries.
-const NAME_LABEL: &str = "__name__";
+pub(super) const NAME_LABEL: &str = "__name__";
 
 impl ReadView {
     /// Series that match a selector.
@@ -97,12 +97,25 @@ impl ReadView {
     }
 
     /// Series that match a selector, if no two of them can have the same labels: all are of one
-    /// metric, with one spelling of its unit. `grow` reserves memory in bytes; `None` as well if it
+    /// metric, with one spelling of its unit. By ascending id. `grow` reserves memory in bytes; `None` as well if it
     /// returns false.
     pub fn select_distinct(
         &self,
         selector: &Selector,
         grow: &mut dyn FnMut(u64) -> bool,
+    ) -> Option<Vec<SelectedSeries>> {
+        let mut series = self.each_distinct(selector, grow, &mut |_, _| {})?;
+        // What is kept of each is then read in the order of the chunks of a part.
+        series.sort_unstable_by(SelectedSeries::compare_ids);
+        Some(series)
+    }
+
+    /// The same; passes the number of each series to `each`.
+    pub(super) fn each_distinct(
+        &self,
+        selector: &Selector,
+        grow: &mut dyn FnMut(u64) -> bool,
+        each: &mut dyn FnMut(&SeriesIndex, SeriesNumber),
     ) -> Option<Vec<SelectedSeries>> {
         let numbers = self.inner.index().select(selector);
         let bytes = size_of_val(&*numbers)
@@ -111,23 +124,29 @@ impl ReadView {
             return None;
         }
         let mut selected: Vec<SelectedSeries> = Vec::with_capacity(numbers.len());
-        let mut metric: Vec<u8> = Vec::new();
+        let (mut metric, mut kind): (Vec<u8>, Option<SeriesKind>) = Default::default();
         for some in numbers.chunks(KEYS_AT_ONCE) {
             let index = self.inner.index();
             // A label with this name gives way to the metric's name.
             if index.has_label(NAME_LABEL) {
                 return None;
             }
-            // Some may have been deleted in between.
-            for number in some.iter().copied().filter(|number| index.is_live(*number)) {
+            for &number in some {
                 let key = index.key(number);
+                // Some may have been deleted in between.
+                if key.is_empty() {
+                    continue;
+                }
                 if metric.is_empty() {
                     metric.extend_from_slice(metric_of_key(key));
                 }
                 if !key.starts_with(&metric) {
                     return None;
                 }
-                selected.push(index.selected(number));
+                // The metric begins with its kind.
+                let kind = *kind.get_or_insert_with(|| index.kind(number));
+                selected.push(SelectedSeries { number, id: index.id(number), kind });
+                each(&index, number);
             }
         }
         Some(selected)
