@@ -106,7 +106,10 @@ pub use query_warnings::{QueryWarningKind, QueryWarnings};
 pub use request::{Language, QueryRequest};
 pub use selector_hint::selector_hint;
 pub use settings::Settings;
-pub use source::{FreshCount, SeriesHandle, Source, SourceRead, StoredMetric, WindowSource};
+pub use source::{
+    FreshCount, GroupedRow, NumberGroups, SeriesHandle, Source, SourceRead, StoredMetric,
+    WindowSource,
+};
 pub use store_source::StoreSource;
 pub use stream::{SeriesPoint, SeriesPoints, StepGrid, Stream, seconds};
 pub use threshold_range::ThresholdRange;

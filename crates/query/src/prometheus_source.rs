@@ -35,7 +35,9 @@ use crate::error::Result;
 use crate::labels::LabelSet;
 use crate::limits::SAMPLE_BYTES;
 use crate::prometheus_name::labeled_series;
-use crate::source::{self, FreshCount, SeriesHandle, Source, SourceRead, StoredMetric};
+use crate::source::{
+    self, FreshCount, NumberGroups, SeriesHandle, Source, SourceRead, StoredMetric,
+};
 use crate::stream::SeriesPoint;
 
 use classic_series::ClassicSeries;
@@ -54,6 +56,8 @@ pub(crate) struct PrometheusSource<'a> {
     entries: Mutex<Vec<Arc<SourceSeries>>>,
     /// Selections without computed series: the unit of a result selects what it was computed from.
     selected: Mutex<Vec<(Selector, Arc<[SeriesHandle]>)>>,
+    /// Kinds and units of selections whose labels were not read.
+    grouped: Mutex<Vec<(Selector, SeriesKind, String)>>,
     /// All stored metrics, if they were needed.
     metrics: Mutex<Option<Arc<Vec<StoredMetric>>>>,
     reserved_bytes: AtomicU64,
@@ -93,9 +97,18 @@ impl<'a> PrometheusSource<'a> {
         stored: &'a dyn Source,
         context: &'a dyn QueryContext,
     ) -> PrometheusSource<'a> {
-        let (entries, selected, metrics, hints) = Default::default();
-        let reserved_bytes = AtomicU64::new(0);
-        PrometheusSource { stored, context, entries, selected, metrics, reserved_bytes, hints }
+        let (entries, selected, grouped) = Default::default();
+        let (metrics, reserved_bytes, hints) = Default::default();
+        PrometheusSource {
+            stored,
+            context,
+            entries,
+            selected,
+            grouped,
+            metrics,
+            reserved_bytes,
+            hints,
+        }
     }
 
     /// Series under other labels; `None` for a series as it is stored.
@@ -145,6 +158,14 @@ impl<'a> PrometheusSource<'a> {
 
     fn candidates(&self, selector: &Selector, is_unknown: bool) -> Result<Option<Selector>> {
         selection::candidates(selector, is_unknown, &|| self.metrics())
+    }
+
+    /// Whether a selector with stored series may mean others by the names of Prometheus.
+    fn has_computed(&self, selector: &Selector) -> Result<bool> {
+        Ok(match self.candidates(selector, false)? {
+            Some(candidates) => self.stored.select_count(&candidates)? > 0,
+            None => false,
+        })
     }
 
     /// Stored series and computed ones.
@@ -381,6 +402,11 @@ impl Source for PrometheusSource<'_> {
     }
 
     fn shared_unit(&self, selector: &Selector) -> Result<Option<(SeriesKind, String)>> {
+        let grouped = self.grouped.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, kind, unit)) = grouped.iter().find(|(known, ..)| known == selector) {
+            return Ok(Some((*kind, unit.clone())));
+        }
+        drop(grouped);
         let selected = self.selected.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, found)) = selected.iter().find(|(known, _)| known == selector) {
             return Ok(source::shared_unit(found));
@@ -461,13 +487,29 @@ impl Source for PrometheusSource<'_> {
     }
 
     fn count_fresh(&self, selector: &Selector, range: &Range<i64>) -> Result<Option<FreshCount>> {
-        let has_computed = match self.candidates(selector, false)? {
-            Some(candidates) => self.stored.select_count(&candidates)? > 0,
-            None => false,
-        };
+        if self.has_computed(selector)? {
+            return Ok(None);
+        }
         // A selector without stored series may mean others.
-        let count = if has_computed { None } else { self.stored.count_fresh(selector, range)? };
-        Ok(count.filter(|count| count.selected > 0))
+        Ok(self.stored.count_fresh(selector, range)?.filter(|count| count.selected > 0))
+    }
+
+    fn number_groups(
+        &self,
+        selector: &Selector,
+        range: &Range<i64>,
+        series_min: u64,
+        keeps: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Option<Box<dyn NumberGroups + '_>>> {
+        if self.has_computed(selector)? {
+            return Ok(None);
+        }
+        let found = self.stored.number_groups(selector, range, series_min, keeps)?;
+        if let Some(groups) = &found {
+            let known = (selector.clone(), groups.kind(), groups.unit().to_owned());
+            self.grouped.lock().unwrap_or_else(PoisonError::into_inner).push(known);
+        }
+        Ok(found)
     }
 
     fn increments(

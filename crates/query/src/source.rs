@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hist::Mixture;
 use model::{Gap, Selector, SeriesKind};
-use store::{HistogramIncrements, NumberAggregate, TimeGrid, WindowRows};
+use store::{HistogramIncrements, NumberAggregate, Row, TimeGrid, WindowRows};
 
 use crate::error::Result;
 use crate::labels::LabelSet;
@@ -57,6 +57,43 @@ pub struct FreshCount {
     pub selected: u64,
     /// Those of them with a current value.
     pub fresh: u64,
+}
+
+/// Samples of one of many series of numbers.
+pub struct GroupedRow<'r> {
+    /// Position of the series.
+    pub series: usize,
+    /// Its group.
+    pub group: usize,
+    /// Samples by end, and then by start.
+    pub rows: &'r [Row<f64>],
+}
+
+/// Gauges, or cumulative counters, of one metric with one unit, in groups by some of their labels.
+pub trait NumberGroups {
+    /// Kind of all series.
+    fn kind(&self) -> SeriesKind;
+
+    /// Unit of all series; empty if unknown.
+    fn unit(&self) -> &str;
+
+    /// Number of series.
+    fn series(&self) -> usize;
+
+    /// Name of the metric and labels of each group.
+    fn labels(&self) -> &[LabelSet];
+
+    /// Calls `each` with the samples of each series. About `rows_max` samples are in memory at a
+    /// time. Returns the gaps that the read meets.
+    fn each(
+        &self,
+        rows_max: u64,
+        each: &mut dyn FnMut(GroupedRow<'_>) -> Result<()>,
+    ) -> Result<Vec<Gap>>;
+
+    /// Groups with a series for which `is_counted` holds, in the order of the labels of the first
+    /// such series of each.
+    fn order(&self, is_counted: &dyn Fn(usize) -> bool) -> Vec<usize>;
 }
 
 /// Values of columns, or samples, with gaps.
@@ -196,6 +233,19 @@ pub trait Source: Sync {
     /// exclusive, end inclusive) is no staleness marker; `None` if the source must read their
     /// labels to tell.
     fn count_fresh(&self, _selector: &Selector, _range: &Range<i64>) -> Result<Option<FreshCount>> {
+        Ok(None)
+    }
+
+    /// Series that match a selector, for reads in a range (start exclusive, end inclusive), in groups
+    /// by the labels that `keeps` accepts; `None` if these are not gauges or cumulative counters of
+    /// one metric with one unit without known gaps, or if there are fewer than `series_min`.
+    fn number_groups(
+        &self,
+        _selector: &Selector,
+        _range: &Range<i64>,
+        _series_min: u64,
+        _keeps: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Option<Box<dyn NumberGroups + '_>>> {
         Ok(None)
     }
 

@@ -1,6 +1,8 @@
 //! Query source backed by a store view.
 
 mod classic_histograms;
+mod samples_ahead;
+mod store_number_groups;
 
 use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
@@ -10,11 +12,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use hist::Mixture;
 use model::{Gap, Sample, Selector, SeriesKind};
 use store::{
-    HistogramIncrements, LastNumber, NumberAggregate, NumberRows, ReadView, SampleReader,
-    SelectedSeries, TimeColumn, TimeGrid, WindowReader, WindowRows,
+    HistogramIncrements, LastNumber, NumberAggregate, ReadView, SampleReader, SelectedSeries,
+    TimeColumn, TimeGrid, WindowReader, WindowRows,
 };
 
 use self::classic_histograms::{BUCKET_BYTES, ClassicHistograms, is_classic};
+use self::samples_ahead::SamplesAhead;
+use self::store_number_groups::StoreNumberGroups;
 use crate::classic_buckets::{bucket_count, columns_with_context};
 use crate::compare::merge_error;
 use crate::context::QueryContext;
@@ -22,7 +26,9 @@ use crate::error::{Error, Result};
 use crate::histogram::FloatHistogram;
 use crate::labels::{LabelSet, LabelTableBuilder, NAME};
 use crate::limits::SAMPLE_BYTES;
-use crate::source::{FreshCount, SeriesHandle, Source, SourceRead, StoredMetric, WindowSource};
+use crate::source::{
+    FreshCount, NumberGroups, SeriesHandle, Source, SourceRead, StoredMetric, WindowSource,
+};
 use crate::stream::SeriesPoint;
 use crate::value::{StepValue, is_stale, samples_of};
 
@@ -392,6 +398,20 @@ impl Source for StoreSource<'_> {
         Ok(Some(FreshCount { selected: found.len() as u64, fresh }))
     }
 
+    fn number_groups(
+        &self,
+        selector: &Selector,
+        range: &Range<i64>,
+        series_min: u64,
+        keeps: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Option<Box<dyn NumberGroups + '_>>> {
+        let groups = match self.select_count(selector)? {
+            count if count < series_min => None,
+            count => StoreNumberGroups::select(self, (selector, count), range, keeps)?,
+        };
+        Ok(groups.map(|groups| Box::new(groups) as Box<dyn NumberGroups + '_>))
+    }
+
     fn texts(&self, series: &SeriesHandle, range: Range<i64>) -> Result<Vec<(i64, String)>> {
         let found = self.resolve_handles(&[series]);
         let mut texts = Vec::new();
@@ -460,48 +480,6 @@ impl Source for StoreSource<'_> {
 
 /// Maximum memory for samples that are read ahead.
 const AHEAD_BYTES_MAX: u64 = 128 << 20;
-/// Keys of handles that are read ahead, in proportion to the handles: others lie in between.
-const AHEAD_KEYS_MAX: usize = 4;
-
-/// Samples of many series of numbers that are read before they are asked for.
-struct SamplesAhead {
-    range: Range<i64>,
-    /// The least key of the handles.
-    first_key: usize,
-    /// Position of each handle by its key; the number of handles for other keys.
-    positions: Vec<u32>,
-    handles: u32,
-    rows: NumberRows,
-}
-
-impl SamplesAhead {
-    fn new(range: Range<i64>, series: &[&SeriesHandle], rows: NumberRows) -> Option<SamplesAhead> {
-        let keys = || series.iter().map(|handle| handle.key);
-        let (first_key, last_key) = (keys().min()?, keys().max()?);
-        let count = last_key - first_key + 1;
-        if count > series.len().saturating_mul(AHEAD_KEYS_MAX) {
-            return None;
-        }
-        let handles = series.len() as u32;
-        let mut positions = vec![handles; count];
-        (0..).zip(keys()).for_each(|(at, key)| positions[key - first_key] = at);
-        Some(SamplesAhead { range, first_key, positions, handles, rows })
-    }
-
-    /// Positions of series, if all of them were read.
-    fn positions_of(&self, series: &[&SeriesHandle]) -> Option<Vec<usize>> {
-        let position = |handle: &&SeriesHandle| {
-            let at = *self.positions.get(handle.key.checked_sub(self.first_key)?)?;
-            (at < self.handles).then_some(at as usize)
-        };
-        series.iter().map(position).collect()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.rows.bytes() + size_of_val(&*self.positions) as u64
-    }
-}
-
 /// Windows of a store view.
 struct StoreWindows<'s> {
     source: &'s StoreSource<'s>,

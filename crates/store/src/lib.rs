@@ -144,6 +144,7 @@ pub use store::Store;
 pub use time_column::{ColumnFetch, FetchedColumns, TimeColumn};
 pub use view::increment_reader::{DecodedChunks, IncrementReader};
 pub use view::increments::HistogramIncrements;
+pub use view::label_groups::LabelGroups;
 pub use view::number_rows::{LastNumber, NumberRows};
 pub use view::sample_reader::SampleReader;
 pub use view::window_reader::{WindowReader, WindowRows};

@@ -14,6 +14,7 @@ mod dropped;
 pub(crate) mod increment_reader;
 pub(crate) mod increments;
 mod interval_increases;
+pub(crate) mod label_groups;
 pub(crate) mod number_rows;
 mod opened_part;
 mod placement;

@@ -5,6 +5,7 @@ mod fold;
 mod hash;
 mod heap;
 mod mean;
+mod number_groups;
 mod pick;
 mod sum;
 #[cfg(test)]

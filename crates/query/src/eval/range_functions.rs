@@ -7,6 +7,7 @@ pub(crate) mod adjacent;
 mod extend;
 mod growth_sums;
 mod increment_windows;
+mod number_windows;
 pub(crate) mod passthrough;
 mod rate;
 pub(crate) mod regression;
@@ -17,6 +18,7 @@ pub(crate) mod sum;
 mod window;
 
 pub(crate) use growth_sums::{GrowthSum, GrowthSums, SeriesBatch};
+pub(crate) use number_windows::{ValueTaker, is_plain};
 pub(crate) use rate::GrowthKind;
 pub(crate) use smoothed::interpolate_at_ends;
 
@@ -356,7 +358,8 @@ impl RangeFunctionEval<'_> {
             }
         };
         let mut warnings = SeriesWarnings::default();
-        let points = self.points(evaluation, &series, &mut warnings)?;
+        let mut points = Vec::with_capacity(self.steps.count);
+        self.points(evaluation, &series, &mut warnings, &mut points)?;
         // Many series have one name, and one warning.
         let is_reported = || self.reported_name.get().is_some_and(|name| name == labels.name());
         if function.is_for_counters && !is_reported() {
@@ -390,18 +393,20 @@ impl RangeFunctionEval<'_> {
         Some(stream)
     }
 
+    /// Replaces `points` by the values at all steps.
     fn points(
         &self,
         evaluation: &Evaluation<'_>,
         series: &SeriesSamples,
         warnings: &mut SeriesWarnings,
-    ) -> Result<Vec<Option<StepValue>>> {
+        points: &mut Vec<Option<StepValue>>,
+    ) -> Result<()> {
+        points.clear();
         let shift = self.call.input.shift();
         // A fixed window is the same for all steps, but arguments may differ from step to step.
         let depends_on_step = self.call.function.step_dependence == StepDependence::Step;
         let is_fixed = shift.at.is_some() && !depends_on_step;
         let mut cursors = WindowCursors::default();
-        let mut points: Vec<Option<StepValue>> = Vec::with_capacity(self.steps.count);
         let mut args: Vec<f64> = vec![0.0; self.numbers.len()];
         for (at, time) in self.steps.times().enumerate() {
             if at % STEPS_UNCHECKED == 0 {
@@ -418,7 +423,7 @@ impl RangeFunctionEval<'_> {
             };
             points.push(point);
         }
-        Ok(points)
+        Ok(())
     }
 
     fn point(

@@ -33,11 +33,11 @@ const PACK_POINTS: usize = 1024;
 const PACK_RANGE_MAX: i64 = 15 * store::MINUTE;
 
 /// Series of numbers from which on their samples are read ahead.
-const AHEAD_SERIES_MIN: usize = 512;
+pub(crate) const AHEAD_SERIES_MIN: usize = 512;
 /// Estimated samples that are read ahead at a time: 56 MiB while they are read, then 24 MiB.
-const AHEAD_SAMPLES: u64 = 1 << 20;
+pub(crate) const AHEAD_SAMPLES: u64 = 1 << 20;
 /// Longest range that is read ahead.
-const AHEAD_RANGE_MAX: i64 = 6 * store::HOUR;
+pub(crate) const AHEAD_RANGE_MAX: i64 = 6 * store::HOUR;
 
 /// Whether all series are of numbers.
 pub(crate) fn are_numbers(series: &[SeriesGroup]) -> bool {

@@ -13,8 +13,8 @@ use hist::codec::header::Temporality;
 use journal::Level;
 use model::{BatchWriter, Gap, Sample, SampleValue, Selector, Series, SeriesKind};
 use query::{
-    FreshCount, Language, QueryRequest, Result, STALE_BITS, SeriesHandle, SeriesPoint, Settings,
-    Source, SourceRead, StoreSource, execute, promql,
+    FreshCount, Language, NumberGroups, QueryRequest, Result, STALE_BITS, SeriesHandle,
+    SeriesPoint, Settings, Source, SourceRead, StoreSource, execute, promql,
 };
 use sim::SimDisk;
 use store::{MINUTE, NumberAggregate, Options, SECOND, Store, TimeGrid};
@@ -32,10 +32,14 @@ struct CountedSource<'a> {
     reads_ahead: bool,
     ahead: AtomicU64,
     counted: AtomicU64,
+    grouped: AtomicU64,
+    /// Selections with labels.
+    selected: AtomicU64,
 }
 
 impl Source for CountedSource<'_> {
     fn select(&self, selector: &Selector) -> Result<Vec<SeriesHandle>> {
+        self.selected.fetch_add(1, Ordering::Relaxed);
         self.source.select(selector)
     }
 
@@ -80,6 +84,21 @@ impl Source for CountedSource<'_> {
         let count = if self.reads_ahead { self.source.count_fresh(selector, range)? } else { None };
         self.counted.fetch_add(u64::from(count.is_some()), Ordering::Relaxed);
         Ok(count)
+    }
+
+    fn number_groups(
+        &self,
+        selector: &Selector,
+        range: &Range<i64>,
+        series_min: u64,
+        keeps: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Option<Box<dyn NumberGroups + '_>>> {
+        if !self.reads_ahead {
+            return Ok(None);
+        }
+        let groups = self.source.number_groups(selector, range, series_min, keeps)?;
+        self.grouped.fetch_add(u64::from(groups.is_some()), Ordering::Relaxed);
+        Ok(groups)
     }
 
     fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<SourceRead<Mixture>> {
@@ -158,7 +177,7 @@ fn fill(store: &Store, random: &mut Random, kind: SeriesKind) {
     }
 }
 
-const QUERIES: [&str; 14] = [
+const QUERIES: [&str; 23] = [
     "count(m)",
     "group(m)",
     "count(m{host=~\"h00.*\"})",
@@ -173,6 +192,15 @@ const QUERIES: [&str; 14] = [
     "sum(count_over_time(m[1h]))",
     "m[2m]",
     "count(nothing)",
+    "count(m) by (host)",
+    "avg by (zone) (m)",
+    "sum without (host) (increase(m[3m]))",
+    "avg(delta(m[5m] offset 1m))",
+    "group by (zone, other) (last_over_time(m[2m]))",
+    "sum by (zone) (quantile_over_time(0.5, m[5m]))",
+    "topk(2, sum by (zone) (irate(m[1m])))",
+    "sum by (zone) (m @ 1600041100)",
+    "count by (__name__) (resets(m[10m]))",
 ];
 
 #[test]
@@ -189,7 +217,7 @@ fn results_are_those_of_single_reads() {
         let store = open_store();
         fill(&store, &mut random, kind);
         let view = store.view().unwrap();
-        let (mut ahead, mut counted) = (0, 0);
+        let (mut ahead, mut counted, mut grouped) = (0, 0, 0);
         for at in [-1, 0, 5, 31, SAMPLES, SAMPLES + 3, SAMPLES + 30] {
             let start = START + at * INTERVAL + random.below(2) as i64;
             for text in QUERIES {
@@ -212,10 +240,13 @@ fn results_are_those_of_single_reads() {
                             reads_ahead,
                             ahead: AtomicU64::new(0),
                             counted: AtomicU64::new(0),
+                            grouped: AtomicU64::new(0),
+                            selected: AtomicU64::new(0),
                         };
                         let settings = Settings { threads: 2, ..Settings::default() };
                         let answer = execute(&source, &request, &settings, &|| false).unwrap();
-                        let counts = [&source.ahead, &source.counted];
+                        let CountedSource { ahead, counted, grouped, selected, .. } = &source;
+                        let counts = [ahead, counted, grouped, selected];
                         (answer, counts.map(|count| count.load(Ordering::Relaxed)))
                     };
                     let (expected, _) = ask(false);
@@ -224,13 +255,20 @@ fn results_are_those_of_single_reads() {
                     let text_of = |data: &query::ResultData| format!("{data:?}");
                     assert_eq!(text_of(&found.data), text_of(&expected.data), "{text}");
                     assert_eq!(found.warnings, expected.warnings, "{text}");
+                    assert_eq!(found.unit, expected.unit, "{text}");
                     ahead += counts[0];
                     counted += counts[1];
+                    grouped += counts[2];
+                    if counts[1] + counts[2] > 0 {
+                        assert_eq!(counts[3], 0, "{text} reads labels");
+                    }
                 }
             }
         }
         // Some counts of deltas depend on their sums.
         assert!(ahead > 60, "{ahead} of {kind:?}");
+        let is_delta = kind == SeriesKind::Counter(Temporality::Delta);
+        assert_eq!(grouped > 60, !is_delta, "{grouped} of {kind:?}");
         assert!(counted > if kind == SeriesKind::Gauge { 20 } else { 3 }, "{counted} of {kind:?}");
     }
 }

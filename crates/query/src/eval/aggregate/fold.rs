@@ -39,6 +39,20 @@ pub(super) trait GroupAggregator {
         steps: StepGrid,
     ) -> Result<()>;
 
+    /// Position of the group with these labels, which is added if it is new. Without a value it has
+    /// no result.
+    fn group_at(&mut self, labels: LabelSet, steps: StepGrid) -> usize;
+
+    /// Adds the values of a series at all steps to a group; they are taken. Of the series: whether
+    /// its name is dropped, and that name.
+    fn push_at(&mut self, group: usize, series: (bool, &str), points: &mut Vec<Option<StepValue>>);
+
+    /// Sets the order of groups by their positions; the others have no value.
+    fn set_order(&mut self, order: &[usize]);
+
+    /// Charges all aggregates, of which none is charged so far.
+    fn charge_all(&self, evaluation: &Evaluation<'_>, steps: StepGrid) -> Result<()>;
+
     /// Results of all groups, charged to the budget.
     fn finish(
         self: Box<Self>,
@@ -66,6 +80,9 @@ impl Evaluation<'_> {
     pub(super) fn fold(&mut self, aggregate: &Aggregation, steps: StepGrid) -> Result<Vec<Stream>> {
         let mut groups = group_aggregator(aggregate.op);
         let grouping = &aggregate.grouping;
+        if self.fold_numbers(aggregate, steps, &mut *groups)? {
+            return groups.finish(self, aggregate);
+        }
         let sums_of = Some(grouping).filter(|_| aggregate.op == AggregateOp::Sum);
         self.streams_in_batches(&aggregate.input, steps, sums_of, &mut |evaluation, batch| {
             match batch {
@@ -131,14 +148,13 @@ impl<F> Default for FoldedGroups<F> {
 }
 
 impl<F: GroupFold> FoldedGroups<F> {
-    fn group(&mut self, labels: LabelSet, steps: StepGrid) -> &mut FoldedGroup<F> {
+    fn position(&mut self, labels: LabelSet, steps: StepGrid) -> usize {
         let groups = &mut self.groups;
-        let at = *self.positions.entry(labels).or_insert_with_key(|labels| {
+        *self.positions.entry(labels).or_insert_with_key(|labels| {
             let (labels, folds) = (labels.clone(), vec![None; steps.count]);
             groups.push(FoldedGroup { labels, drops_name: false, folds });
             groups.len() - 1
-        });
-        &mut self.groups[at]
+        })
     }
 
     /// Replaces what is charged for `added` samples, and for the aggregates before them, by the
@@ -155,21 +171,9 @@ impl<F: GroupFold> FoldedGroups<F> {
         Ok(())
     }
 
-    fn push(&mut self, labels: LabelSet, stream: Stream, steps: StepGrid) {
-        let mut annotations = std::mem::take(&mut self.annotations);
-        let group = self.group(labels, steps);
-        group.drops_name |= stream.drops_name;
-        let (mut before, mut after) = (0, 0);
-        for (fold, point) in group.folds.iter_mut().zip(stream.points) {
-            if let Some(value) = point {
-                before += fold.as_ref().map_or(0, GroupFold::samples);
-                let fold = fold.get_or_insert_default();
-                fold.push(value, stream.labels.name(), &mut annotations);
-                after += fold.samples();
-            }
-        }
-        self.annotations = annotations;
-        self.samples = self.samples + after - before;
+    fn push(&mut self, labels: LabelSet, mut stream: Stream, steps: StepGrid) {
+        let group = self.position(labels, steps);
+        self.push_at(group, (stream.drops_name, stream.labels.name()), &mut stream.points);
     }
 }
 
@@ -198,7 +202,8 @@ impl<F: GroupFold> GroupAggregator for FoldedGroups<F> {
         let (added, before) = (sums.samples(), self.samples);
         let mut annotations = std::mem::take(&mut self.annotations);
         for GrowthSum { labels, metric, drops_name, conversion, steps: sums } in sums.groups {
-            let group = self.group(labels, steps);
+            let at = self.position(labels, steps);
+            let group = &mut self.groups[at];
             group.drops_name |= drops_name;
             let (mut before, mut after) = (0, 0);
             for (fold, sum) in group.folds.iter_mut().zip(sums) {
@@ -213,6 +218,42 @@ impl<F: GroupFold> GroupAggregator for FoldedGroups<F> {
         }
         self.annotations = annotations;
         self.charge(evaluation, (added, before), steps)
+    }
+
+    fn group_at(&mut self, labels: LabelSet, steps: StepGrid) -> usize {
+        self.position(labels, steps)
+    }
+
+    fn push_at(
+        &mut self,
+        group: usize,
+        (drops_name, metric): (bool, &str),
+        points: &mut Vec<Option<StepValue>>,
+    ) {
+        let group = &mut self.groups[group];
+        group.drops_name |= drops_name;
+        let (mut before, mut after) = (0, 0);
+        for (fold, point) in group.folds.iter_mut().zip(points.drain(..)) {
+            if let Some(value) = point {
+                before += fold.as_ref().map_or(0, GroupFold::samples);
+                let fold = fold.get_or_insert_default();
+                fold.push(value, metric, &mut self.annotations);
+                after += fold.samples();
+            }
+        }
+        self.samples = self.samples + after - before;
+    }
+
+    fn set_order(&mut self, order: &[usize]) {
+        let mut groups: Vec<Option<FoldedGroup<F>>> =
+            std::mem::take(&mut self.groups).into_iter().map(Some).collect();
+        self.groups = order.iter().filter_map(|at| groups[*at].take()).collect();
+        // Positions are no longer asked for.
+        self.positions.clear();
+    }
+
+    fn charge_all(&self, evaluation: &Evaluation<'_>, steps: StepGrid) -> Result<()> {
+        self.charge(evaluation, (0, 0), steps)
     }
 
     fn finish(
