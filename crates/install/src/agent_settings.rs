@@ -24,9 +24,9 @@ pub(crate) struct AgentSettings<'a> {
     pub(crate) sources: &'a [FoundSource],
 }
 
-/// Ports of the agent that no other program uses.
-pub(crate) fn free_ports() -> Vec<u16> {
-    PORTS.into_iter().filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).collect()
+/// Ports of the agent that no other program uses, and the others.
+pub(crate) fn partition_ports() -> (Vec<u16>, Vec<u16>) {
+    PORTS.into_iter().partition(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
 }
 
 impl AgentSettings<'_> {

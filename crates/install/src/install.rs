@@ -9,10 +9,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use client::{print_message, print_stdout};
+use client::{print_message, print_stderr, print_stdout};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::agent_settings::{AgentSettings, free_ports};
+use crate::agent_settings::{AgentSettings, partition_ports};
 use crate::changes::{FileOwner, HostChanges};
 use crate::discovery::{DiscoveryReport, SourceUse, discover};
 use crate::host_root::HostRoot;
@@ -226,7 +226,7 @@ impl Installation<'_> {
             self.changes.begin(&format!("keep {}", path.display()))?;
             return Ok(false);
         }
-        let ports = if self.options.no_listen { Vec::new() } else { free_ports() };
+        let ports = if self.options.no_listen { Vec::new() } else { print_free_ports()? };
         let (data, pins) = (self.root.data(), self.server.pins());
         let settings = AgentSettings {
             data: &data,
@@ -286,7 +286,7 @@ impl Installation<'_> {
             self.last_batch = token.map(|token| self.received(token)).transpose()?.flatten();
         }
         self.changes.on_undo("the start of the agent", move || service.stop());
-        self.service.start(owner)
+        self.service.start(owner).inspect_err(|_| self.print_log())
     }
 
     /// The log of the loop, which the manifest lists.
@@ -325,12 +325,16 @@ impl Installation<'_> {
             Ok(_) if self.service.is_running() => "the agent runs".to_owned(),
             Ok(_) => "the agent has ended".to_owned(),
         };
+        self.print_log();
         bail!(
-            "the server has received no batch of this host after {} s: {why}; last lines of its \
-             log:\n{}",
-            began.elapsed().as_secs(),
-            self.service.last_lines()
+            "the server has received no batch of this host after {} s: {why}",
+            began.elapsed().as_secs()
         )
+    }
+
+    /// Prints the end of the agent's log, which the undo removes.
+    fn print_log(&self) {
+        print_stderr(&format!("End of the agent's log:\n{}\n", self.service.last_lines()));
     }
 
     fn print_notes(&self) -> Result<()> {
@@ -363,6 +367,16 @@ fn print_report(report: &DiscoveryReport) -> Result<()> {
         text.push_str(&format!("  left alone {what}: {why}\n"));
     }
     print_stdout(text.as_bytes())
+}
+
+/// Ports for the agent. Those that it does not get are printed.
+fn print_free_ports() -> Result<Vec<u16>> {
+    let (free, used) = partition_ports();
+    for port in used {
+        let line = format!("  left alone port {port}: another program listens on it\n");
+        print_stdout(line.as_bytes())?;
+    }
+    Ok(free)
 }
 
 /// The enrollment token, of the environment or typed in. It is never an argument, which other users

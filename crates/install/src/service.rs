@@ -126,8 +126,8 @@ fn systemctl(arguments: &[&str]) -> Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let error = String::from_utf8_lossy(&output.stderr);
-    bail!("`systemctl {}` failed: {}", arguments.join(" "), error.trim())
+    let error = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+    bail!("`systemctl {}` failed: {error}", arguments.join(" "))
 }
 
 fn start_loop(root: &HostRoot, owner: Option<FileOwner>) -> Result<()> {

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use rcgen::{CertificateParams, KeyPair};
 
+use super::client::request_at;
 use super::data_loss::SmallFilesystem;
 use super::server_process::{ServerProcess, TestDir, wait_until};
 
@@ -29,6 +30,11 @@ impl ScriptOutput {
             assert!(self.text.contains(part), "{part:?} is not in:\n{}", self.text);
         }
     }
+}
+
+/// The enrollment token of a printed line.
+fn token_of(line: &str) -> &str {
+    line.split("Bearer ").nth(1).unwrap().split('\'').next().unwrap()
 }
 
 fn run(command: &mut Command) -> ScriptOutput {
@@ -199,7 +205,7 @@ fn pasted_line_installs_updates_and_removes_the_agent() {
         updated.check(true, &[&replaced, "restart the agent", "the server received a batch"]);
 
         let log = it.server.log();
-        let code = line.split("Bearer ").nth(1).unwrap().split('\'').next().unwrap();
+        let code = token_of(&line);
         assert!(!log.contains(code) && !log.contains(secret.trim()), "a secret is in the log");
 
         let removed = it.paste(&line, shell, "uninstall");
@@ -324,7 +330,7 @@ fn killed_installation_is_removed_by_uninstall() {
     let (before, root) = (it.files(), it.root());
     let url = format!("http://{}", it.server.address());
     let line = it.line(&[]);
-    let code = line.split("Bearer ").nth(1).unwrap().split('\'').next().unwrap().to_owned();
+    let code = token_of(&line).to_owned();
     let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
         .args(["install", "--server", &url, "--root", &root, "--no-listen"])
         .env(TOKEN_VARIABLE, code)
@@ -340,4 +346,38 @@ fn killed_installation_is_removed_by_uninstall() {
     assert_ne!(it.files(), before);
     topdeck(&["uninstall", "--root", &root]).check(true, &["stop the agent"]);
     assert_eq!(it.files(), before);
+}
+
+/// A use that was acknowledged is spent also after `kill -9`, and the host's token is valid.
+#[test]
+fn enrollment_outlives_a_killed_server() {
+    let mut it = InstallFixture::plain();
+    let line = it.line(&["--uses", "2"]);
+    let code = format!("Bearer {}", token_of(&line));
+    let enroll = |it: &InstallFixture| {
+        let headers = [("Authorization", code.as_str())];
+        let body = b"{\"name\":\"web\"}";
+        request_at(it.server.address(), "POST", "/v1/enroll", &headers, body).unwrap()
+    };
+    let first = enroll(&it).json();
+    it.server.kill();
+    it.server.start();
+    assert_eq!(enroll(&it).json()["name"], "web.2");
+    it.server.kill();
+    it.server.start();
+    let third = enroll(&it);
+    assert_eq!(third.status, 403, "{}", third.text());
+    assert!(third.text().contains("has no uses left"), "{}", third.text());
+    let own = format!("Bearer {}", first["token"].as_str().unwrap());
+    let headers = [("Authorization", own.as_str())];
+    let found = request_at(it.server.address(), "GET", "/v1/enroll", &headers, b"").unwrap();
+    assert_eq!(found.json()["name"], "web", "{}", found.text());
+    // A revoked token enrolls nobody, at once.
+    let line = it.line(&["--name", "late"]);
+    let late = format!("Bearer {}", token_of(&line));
+    topdeck(&["token", &it.data(), "remove", "late"]).check(true, &[]);
+    let headers = [("Authorization", late.as_str())];
+    let body = b"{\"name\":\"web\"}";
+    let refused = request_at(it.server.address(), "POST", "/v1/enroll", &headers, body).unwrap();
+    assert_eq!(refused.status, 401, "{}", refused.text());
 }
