@@ -22,7 +22,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use self::package_source::PackageSource;
 pub(crate) use self::package_source::{COMPLETION_SHELLS, COMPLETIONS};
@@ -38,7 +38,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
 
-    /// Directory of the packages, emptied first; default: packages in the directory of --from
+    /// Directory of the packages, those of an earlier run are removed; default: packages in the
+    /// directory of --from
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
@@ -105,18 +106,73 @@ impl PackageDir {
     }
 }
 
-/// Removes packages of an earlier run. A directory with anything else is left alone.
+/// Removes packages of an earlier run, one by one. A directory with anything else is left alone.
 fn recreate_dir(dir: &Path) -> Result<()> {
-    if dir.exists() {
-        let is_empty = fs::read_dir(dir)?.next().is_none();
-        ensure!(
-            is_empty || dir.join(checksums::FILE).exists(),
-            "cannot empty {}: it has no {}, so its files are not packages; choose another \
+    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let cannot_read = || format!("cannot read {}", dir.display());
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).with_context(cannot_read)? {
+        found.push(entry.with_context(cannot_read)?.file_name());
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    let sums = dir.join(checksums::FILE);
+    ensure!(
+        sums.exists(),
+        "cannot empty {}: it has no {}, so its files are not packages; choose another directory \
+         with --out",
+        dir.display(),
+        checksums::FILE
+    );
+    let text = fs::read_to_string(&sums);
+    let text = text.with_context(|| format!("cannot read {}", sums.display()))?;
+    let mut packages: Vec<&str> = checksums::names(&text).collect();
+    packages.extend([signature::FILE, signature::PUBLIC_KEY, checksums::FILE]);
+    let other = found.iter().find(|name| !packages.iter().any(|package| name == package));
+    if let Some(other) = other {
+        bail!(
+            "cannot empty {}: {} is not among its packages ({}); remove it, or choose another \
              directory with --out",
             dir.display(),
+            other.display(),
             checksums::FILE
         );
-        fs::remove_dir_all(dir).with_context(|| format!("cannot remove {}", dir.display()))?;
     }
-    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))
+    // The list is removed last: a run that is interrupted is repeated.
+    for package in packages.into_iter().filter(|package| found.iter().any(|name| name == package)) {
+        let path = dir.join(package);
+        fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::TempDir;
+
+    #[test]
+    fn packages_alone_are_removed_from_a_directory() {
+        let dir = TempDir::new("package-dir").unwrap();
+        let path = |name: &str| dir.0.join(name);
+        let write = |name: &str, text: &str| fs::write(path(name), text).unwrap();
+        write("notes", "of somebody");
+        let refusal = recreate_dir(&dir.0).unwrap_err().to_string();
+        assert!(refusal.contains("it has no SHA256SUMS"), "{refusal}");
+        let sums = format!("{0}  a.deb\n{0}  ../outside\n", "0".repeat(64));
+        for (name, text) in [("SHA256SUMS", &*sums), ("SHA256SUMS.minisig", ""), ("a.deb", "")] {
+            write(name, text);
+        }
+        let refusal = recreate_dir(&dir.0).unwrap_err().to_string();
+        assert!(refusal.contains("notes is not among its packages"), "{refusal}");
+        assert!(path("notes").exists() && path("a.deb").exists() && path("SHA256SUMS").exists());
+        fs::remove_file(path("notes")).unwrap();
+        recreate_dir(&dir.0).unwrap();
+        assert_eq!(fs::read_dir(&dir.0).unwrap().count(), 0);
+        fs::create_dir(path("a.deb")).unwrap();
+        write("SHA256SUMS", &sums);
+        recreate_dir(&dir.0).unwrap_err();
+        assert!(path("a.deb").exists());
+    }
 }

@@ -23,6 +23,11 @@ pub(super) fn write(files: &mut PackageDir) -> Result<()> {
     files.write(FILE, text.as_bytes())
 }
 
+/// Names of the files whose digests are listed.
+pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| Some(line.split_once("  ")?.1))
+}
+
 pub(super) fn sha256_hex(bytes: &[u8]) -> String {
     hex(digest::digest(&digest::SHA256, bytes).as_ref())
 }

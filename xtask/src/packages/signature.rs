@@ -26,8 +26,9 @@ use super::checksums;
 use crate::command_line::root;
 
 const ALGORITHM: &[u8] = b"Ed";
+pub(super) const FILE: &str = "SHA256SUMS.minisig";
 /// Public key, as minisign reads it. It is written beside the packages.
-const PUBLIC_KEY: &str = "topdeck.pub";
+pub(super) const PUBLIC_KEY: &str = "topdeck.pub";
 /// DER of a PKCS #8 key of Ed25519 (RFC 8410), before the 32 bytes of the seed.
 const PKCS_8: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 const PEM_BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
@@ -40,7 +41,7 @@ pub(super) fn write(files: &mut PackageDir, path: &Path, time_s: u64) -> Result<
     let sums = files.dir.join(name);
     let sums = fs::read(&sums).with_context(|| format!("cannot read {}", sums.display()))?;
     let comment = format!("timestamp:{time_s}\tfile:{name}");
-    files.write(&format!("{name}.minisig"), key.sign(&sums, &comment).as_bytes())?;
+    files.write(FILE, key.sign(&sums, &comment).as_bytes())?;
     files.write(PUBLIC_KEY, key.public_key().as_bytes())
 }
 
