@@ -90,8 +90,9 @@ impl EndReceiver {
         match self.add(&report) {
             Some(ReportOutcome::Accepted | ReportOutcome::Repeated) => Ok(Json::Null),
             Some(ReportOutcome::TooManySenders) => {
-                let what = "too many nodes report requests; one that is silent for an hour makes \
-                            space";
+                let what = "cannot take the report: limit of 1024 nodes that have reported in the \
+                            last 5 minutes reached, where a node that has started again is \
+                            another one; retry later, or let fewer nodes report";
                 Err(RouteError::Limit(what.to_owned()))
             }
             None => Err(RouteError::NotFound(
@@ -109,14 +110,15 @@ impl EndStore {
         host: &str,
         intake: &Arc<Intake>,
     ) -> Result<EndStore, Error> {
-        *receiver.matcher() = Some(EndMatcher::new());
-        let stop = Arc::new(AtomicBool::new(false));
         let began = intake.now();
+        let mut matcher = EndMatcher::new();
+        matcher.begin_interval(began);
+        *receiver.matcher() = Some(matcher);
+        let stop = Arc::new(AtomicBool::new(false));
         let mut work = StoreWork {
             intake: Arc::clone(intake),
             receiver: receiver.clone(),
             clock: IntervalClock::new(intake.settings().interval, began),
-            began,
             writer: IntervalWriter::new(intake, PRODUCER, host, IntervalQueue::default()),
         };
         let (is_set, stopping) = (Arc::clone(&stop), Arc::clone(&stop));
@@ -155,8 +157,6 @@ struct StoreWork {
     intake: Arc<Intake>,
     receiver: EndReceiver,
     clock: IntervalClock,
-    /// Start of the counters.
-    began: i64,
     writer: IntervalWriter,
 }
 
@@ -178,12 +178,15 @@ impl StoreWork {
 
     fn write(&mut self, end: i64) {
         let now = self.receiver.now();
-        let interval = self.receiver.matcher().as_mut().map(|matcher| matcher.take_interval(now));
+        let interval = self.receiver.matcher().as_mut().map(|matcher| {
+            let interval = matcher.take_interval(now);
+            matcher.begin_interval(end);
+            interval
+        });
         let Some(interval) = interval else { return };
         let mut intervals = QueuedIntervals { end: Some(end), ..QueuedIntervals::default() };
         let start = self.clock.start().min(end);
-        self.began = self.began.min(start);
-        add_interval(&mut intervals, &interval, [self.began, start, end]);
+        add_interval(&mut intervals, &interval, [start, end]);
         self.writer.write_intervals(intervals);
     }
 }

@@ -13,18 +13,18 @@ use crate::metrics::{self, WireMetric};
 use crate::operation_series::NumberSample;
 use crate::pending_samples::{WireLabels, WireSeries};
 
-/// Adds an interval: the start of its counters, its start and its end.
+/// Adds an interval: its start and its end.
 pub(crate) fn add_interval(
     intervals: &mut QueuedIntervals,
     interval: &EndInterval,
-    [began, start, end]: [i64; 3],
+    [start, end]: [i64; 2],
 ) {
     for service in &interval.services {
         add_times(intervals, service, start);
-        add_counts(&mut intervals.numbers, service, began);
+        add_counts(&mut intervals.numbers, service, start);
     }
     for service in &interval.reported {
-        add_reported(&mut intervals.numbers, service, began);
+        add_reported(&mut intervals.numbers, service, start);
     }
     for clock in &interval.clocks {
         add_clock(&mut intervals.numbers, clock, end);
@@ -73,7 +73,9 @@ fn add_times(intervals: &mut QueuedIntervals, service: &MatchedService, start: i
     }
 }
 
-fn add_counts(numbers: &mut Vec<NumberSample>, service: &MatchedService, began: i64) {
+fn add_counts(numbers: &mut Vec<NumberSample>, service: &MatchedService, start: i64) {
+    // A clock may have been set back.
+    let began = service.start.min(start);
     let own = labels(service);
     let MatchedTotals { matched, waits, later_statements, negative, undirected } = service.totals;
     let mut add = |metric, labels, count: u64| {
@@ -103,7 +105,9 @@ fn labels_of_reported(service: &ReportedService) -> WireLabels {
     ]
 }
 
-fn add_reported(numbers: &mut Vec<NumberSample>, service: &ReportedService, began: i64) {
+fn add_reported(numbers: &mut Vec<NumberSample>, service: &ReportedService, start: i64) {
+    // A clock may have been set back.
+    let began = service.start.min(start);
     let own = labels_of_reported(service);
     let mut add = |metric, labels, count: u64| {
         numbers.push(NumberSample { metric, labels, value: count as f64, start: began });

@@ -3,11 +3,14 @@
 //! A request waits for that of the other end, for 15 to 30 seconds and in bounded memory. Requests
 //! of both ends with the same addresses, sequence numbers and shape are the same
 //! ([`request_log`](crate::request_log)); those that are not found at the other end are counted
-//! with the reason. Times are compared as in a comparison of files ([`EndComparison`]), in portions
-//! of [`SETTLED_PAIRS`] requests: each portion knows the difference of the clocks from its own
-//! packets and from those before it.
+//! with the reason. Times are compared as in a comparison of files ([`EndComparison`]), in
+//! portions: each of them knows the difference of the clocks from its own packets and from those
+//! before it.
 //!
 //! [`EndComparison`]: crate::EndComparison
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,7 +19,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::clock_offset::OffsetInterval;
-use crate::end_comparison::{RecordPair, ServiceComparison, clock_offset};
+use crate::end_clocks::{EndClocks, HostPair, MatchedKey};
+use crate::end_comparison::ServiceComparison;
 use crate::end_names::{EndNames, OTHER};
 use crate::end_report::{ConnectionEnd, EndReport, ReportedConnection, ReportedRequest};
 use crate::request_log::{HandshakeRecord, RequestRecord};
@@ -28,13 +32,13 @@ const GENERATION_NS: u64 = 15_000_000_000;
 const GENERATION_MAX: usize = 64 << 10;
 /// Connections of a generation that are remembered, 80 bytes each.
 const CONNECTIONS_MAX: usize = 64 << 10;
-/// Senders and hosts.
-const SENDERS_MAX: usize = 256;
+/// Nodes that have reported within [`RETRY_NS`]. A node has another number at each start.
+const SENDERS_MAX: usize = 1_024;
+/// Time after which no report is sent again: ten attempts, of 16 s each if phases time out.
+const RETRY_NS: u64 = 300_000_000_000;
 /// Services with series of their own, each with the histograms of an interval: about 100 kB.
 const SERVICES_MAX: usize = 256;
-/// Matched requests whose times are compared at once.
-const SETTLED_PAIRS: usize = 4_096;
-/// Time without a request after which a service or sender is forgotten.
+/// Time without a request after which a service or the clocks of hosts are forgotten.
 const IDLE_NS: u64 = 3_600_000_000_000;
 /// Services by reporting host and end; the same for their counts.
 const REPORTED_MAX: usize = 1_024;
@@ -53,7 +57,9 @@ pub struct EndMatcher {
     now: u64,
     matched: HashMap<MatchedKey, MatchedState>,
     reported: HashMap<ReportedKey, ReportedState>,
-    clocks: HashMap<(u16, u16), PairClock>,
+    clocks: EndClocks,
+    /// Start of the counters of services that are new in this interval.
+    interval_start: i64,
 }
 
 /// What a report was for the matcher.
@@ -87,8 +93,11 @@ pub struct MatchedService {
     pub server_host: Arc<str>,
     /// Since the last interval.
     pub comparison: ServiceComparison,
-    /// Since the service was first seen.
+    /// Since `start`.
     pub totals: MatchedTotals,
+    /// Start of the interval in which the service was first seen, or seen again after it was
+    /// forgotten.
+    pub start: i64,
 }
 
 /// Counts of matched requests.
@@ -106,8 +115,10 @@ pub struct MatchedTotals {
     pub undirected: u64,
 }
 
-/// Reported requests of a service, since it was first seen.
+/// Reported requests of a service, since `start`.
 pub struct ReportedService {
+    /// See [`MatchedService::start`].
+    pub start: i64,
     /// Host that reports.
     pub host: Arc<str>,
     /// Its end of the connections.
@@ -142,8 +153,6 @@ pub struct PairOffset {
 /// With whether it begins at the server, and whether it waits by design.
 type RequestKey = (SocketAddr, SocketAddr, [u32; 4], u32, [bool; 2]);
 type HandshakeKey = (SocketAddr, SocketAddr, [u32; 2]);
-/// Hosts of client and server, and the service.
-type MatchedKey = (u16, u16, u16);
 /// Host, its end, and the service.
 type ReportedKey = (u16, ConnectionEnd, u16);
 
@@ -157,6 +166,7 @@ struct WaitingRequest {
 struct MatchedState {
     comparison: ServiceComparison,
     totals: MatchedTotals,
+    start: i64,
     last_time: u64,
 }
 
@@ -167,18 +177,7 @@ struct ReportedState {
     other_request: u64,
     limit: u64,
     ambiguous: u64,
-    last_time: u64,
-}
-
-/// Matched requests of two hosts whose times are not compared yet.
-#[derive(Default)]
-struct PairClock {
-    requests: Vec<(MatchedKey, [RequestRecord; 2], u64)>,
-    handshakes: Vec<(MatchedKey, [HandshakeRecord; 2])>,
-    /// Difference of the clocks at the last portion.
-    known: Option<OffsetInterval>,
-    /// Whether `known` is of this interval.
-    is_new: bool,
+    start: i64,
     last_time: u64,
 }
 
@@ -204,13 +203,17 @@ impl EndMatcher {
             now: 0,
             matched: HashMap::new(),
             reported: HashMap::new(),
-            clocks: HashMap::new(),
+            clocks: EndClocks::default(),
+            interval_start: 0,
         }
     }
 
     /// Adds a report that was received at `now`, in nanoseconds of a monotonic clock.
     pub fn add(&mut self, report: &EndReport, now: u64) -> ReportOutcome {
         self.advance(now);
+        if self.senders.len() >= SENDERS_MAX {
+            self.forget_senders();
+        }
         let is_full = self.senders.len() >= SENDERS_MAX;
         match self.senders.entry(report.sender) {
             Entry::Occupied(last) if report.sequence <= last.get().0 => {
@@ -246,30 +249,43 @@ impl EndMatcher {
         ReportOutcome::Accepted
     }
 
+    /// Counters of services that are seen for the first time start at `start` from now on.
+    pub fn begin_interval(&mut self, start: i64) {
+        self.interval_start = start;
+    }
+
+    fn forget_senders(&mut self) {
+        let now = self.now;
+        self.senders.retain(|_, (_, last_time)| last_time.saturating_add(RETRY_NS) >= now);
+    }
+
     /// What was matched since the last call.
     pub fn take_interval(&mut self, now: u64) -> EndInterval {
         self.advance(now);
-        for hosts in self.clocks.keys().copied().collect::<Vec<_>>() {
-            self.settle(hosts);
+        for key in self.clocks.keys() {
+            self.settle(key);
         }
-        let names = &self.names;
+        self.forget_senders();
         let is_recent = |last_time: u64| last_time.saturating_add(IDLE_NS) >= now;
-        self.senders.retain(|_, (_, last_time)| is_recent(*last_time));
         self.matched.retain(|_, state| is_recent(state.last_time));
         self.reported.retain(|_, state| is_recent(state.last_time));
-        self.clocks.retain(|_, clock| is_recent(clock.last_time));
+        self.clocks.forget_before(now.saturating_sub(IDLE_NS));
+        self.forget_names();
+        let names = &self.names;
         let services = self.matched.iter_mut().map(|(&(client, server, service), state)| {
             let (name, protocol) = names.of_service(service);
             let empty = ServiceComparison::new(name.to_string(), protocol);
             let comparison = mem::replace(&mut state.comparison, empty);
             state.totals.add(&comparison);
             let [client_host, server_host] = [client, server].map(|host| names.of_host(host));
-            MatchedService { client_host, server_host, comparison, totals: state.totals }
+            let (totals, start) = (state.totals, state.start);
+            MatchedService { client_host, server_host, comparison, totals, start }
         });
         let services = services.collect();
         let reported = self.reported.iter().map(|(&(host, end, service), state)| {
             let (name, protocol) = names.of_service(service);
             ReportedService {
+                start: state.start,
                 host: names.of_host(host),
                 end,
                 service: name,
@@ -282,14 +298,37 @@ impl EndMatcher {
             }
         });
         let reported = reported.collect();
-        let clocks = self.clocks.iter_mut().filter_map(|(&(client, server), clock)| {
-            let offset = clock.known.filter(|_| mem::take(&mut clock.is_new))?;
+        let clocks = self.clocks.take_new().map(|((client, server), offset)| {
             let [client_host, server_host] = [client, server].map(|host| names.of_host(host));
-            Some(PairOffset { client_host, server_host, offset })
+            PairOffset { client_host, server_host, offset }
         });
         let clocks = clocks.collect();
         let waiting = self.requests.iter().flat_map(HashMap::values).map(|of| of.requests).sum();
         EndInterval { services, reported, clocks, waiting }
+    }
+
+    /// Forgets names that nothing refers to.
+    fn forget_names(&mut self) {
+        let mut used = self.names.unused();
+        for waiting in self.requests.iter().flat_map(HashMap::values) {
+            used.host(waiting.host);
+            used.service(waiting.record.service as u16);
+        }
+        for (_, host, handshake) in self.handshakes.iter().flat_map(HashMap::values) {
+            used.host(*host);
+            used.service(handshake.service as u16);
+        }
+        for &(client, server, service) in self.matched.keys() {
+            used.host(client);
+            used.host(server);
+            used.service(service);
+        }
+        for &(host, _, service) in self.reported.keys() {
+            used.host(host);
+            used.service(service);
+        }
+        self.clocks.hosts().for_each(|host| used.host(host));
+        self.names.retain(&used);
     }
 
     fn see_connection(&mut self, connection: &ReportedConnection) {
@@ -341,11 +380,9 @@ impl EndMatcher {
             if new.end == ConnectionEnd::Server { (one, other) } else { (other, one) };
         let hosts = (client.0, server.0);
         let matched = self.matched_key(hosts, server.1.service as u16);
-        let clock = self.clocks.entry(hosts).or_default();
-        clock.requests.push((matched, [client.1, server.1], requests));
-        if clock.requests.len() >= SETTLED_PAIRS {
-            self.settle(hosts);
-        }
+        let key = self.clock_key(hosts);
+        self.clocks.add_request(key, (matched, [client.1, server.1], requests));
+        self.settle_due(key);
     }
 
     fn add_handshake(&mut self, connection: &ReportedConnection, host: u16, new: HandshakeRecord) {
@@ -360,11 +397,9 @@ impl EndMatcher {
                 let (client, server) = if is_server { (one, two) } else { (two, one) };
                 let hosts = (client.0, server.0);
                 let matched = self.matched_key(hosts, server.1.service as u16);
-                let clock = self.clocks.entry(hosts).or_default();
-                clock.handshakes.push((matched, [client.1, server.1]));
-                if clock.handshakes.len() >= SETTLED_PAIRS {
-                    self.settle(hosts);
-                }
+                let key = self.clock_key(hosts);
+                self.clocks.add_handshake(key, (matched, [client.1, server.1]));
+                self.settle_due(key);
             }
             Entry::Occupied(_) => {}
             Entry::Vacant(_) if has_space => {
@@ -380,14 +415,16 @@ impl EndMatcher {
             let (_, protocol) = self.names.of_service(key.2);
             key = (self.names.host(OTHER), key.1, self.names.service(OTHER, protocol));
         }
-        let state = self.reported.entry(key).or_default();
+        let start = self.interval_start;
+        let state = self.reported.entry(key);
+        let state = state.or_insert_with(|| ReportedState { start, ..ReportedState::default() });
         state.last_time = self.now;
         state
     }
 
     /// Key of a service of two hosts; services beyond the limit share one.
-    fn matched_key(&mut self, hosts: (u16, u16), service: u16) -> MatchedKey {
-        let now = self.now;
+    fn matched_key(&mut self, hosts: HostPair, service: u16) -> MatchedKey {
+        let (now, start) = (self.now, self.interval_start);
         let mut key = (hosts.0, hosts.1, service);
         if !self.matched.contains_key(&key) && self.matched.len() >= SERVICES_MAX {
             let (_, protocol) = self.names.of_service(service);
@@ -398,42 +435,31 @@ impl EndMatcher {
         let state = self.matched.entry(key).or_insert_with(|| {
             let (name, protocol) = names.of_service(key.2);
             let comparison = ServiceComparison::new(name.to_string(), protocol);
-            MatchedState { comparison, totals: MatchedTotals::default(), last_time: now }
+            MatchedState { comparison, totals: MatchedTotals::default(), start, last_time: now }
         });
         state.last_time = now;
         key
     }
 
+    fn clock_key(&self, hosts: HostPair) -> Option<HostPair> {
+        let is_other = |host| self.names.is_other_host(host);
+        self.clocks.key(hosts, !is_other(hosts.0) && !is_other(hosts.1))
+    }
+
+    fn settle_due(&mut self, key: Option<HostPair>) {
+        for key in self.clocks.due(key) {
+            self.settle(key);
+        }
+    }
+
     /// Compares the times of the matched requests of two hosts.
-    fn settle(&mut self, hosts: (u16, u16)) {
-        let now = self.now;
-        let Some(clock) = self.clocks.get_mut(&hosts) else { return };
-        let (requests, handshakes) =
-            (mem::take(&mut clock.requests), mem::take(&mut clock.handshakes));
-        if requests.is_empty() && handshakes.is_empty() {
-            return;
-        }
-        clock.last_time = now;
-        let pairs: Vec<RecordPair<'_, RequestRecord>> =
-            requests.iter().map(|(_, [client, server], _)| (client, server)).collect();
-        let shakes: Vec<RecordPair<'_, HandshakeRecord>> =
-            handshakes.iter().map(|(_, [client, server])| (client, server)).collect();
-        let of_requests = pairs.iter().map(|(client, _)| client.times[3]);
-        let of_handshakes = shakes.iter().map(|(client, _)| client.times[1]);
-        let last = of_requests.chain(of_handshakes).max().unwrap_or(0);
-        let mut offset = clock_offset(&pairs, &shakes, clock.known);
-        let mut known = offset.at(last).filter(OffsetInterval::is_consistent);
-        if known.is_none() && clock.known.is_some() {
-            // A clock was set since then.
-            offset = clock_offset(&pairs, &shakes, None);
-            known = offset.at(last).filter(OffsetInterval::is_consistent);
-        }
-        (clock.known, clock.is_new) = (known, true);
-        for (key, [client, server], requests) in &requests {
+    fn settle(&mut self, key: Option<HostPair>) {
+        let Some((records, offset)) = self.clocks.settle(key, self.now) else { return };
+        for (key, [client, server], requests) in &records.requests {
             let Some(state) = self.matched.get_mut(key) else { continue };
             state.comparison.record(client, server, *requests, &offset, &mut None);
         }
-        for (key, [client, server]) in &handshakes {
+        for (key, [client, server]) in &records.handshakes {
             let Some(state) = self.matched.get_mut(key) else { continue };
             state.comparison.connect.record(client, server);
         }
@@ -505,68 +531,5 @@ fn end_bit(end: ConnectionEnd) -> u8 {
     match end {
         ConnectionEnd::Client => 1,
         ConnectionEnd::Server => 2,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::service_rule::find_protocol;
-
-    /// A report of `count` requests, the first of which has this sequence number.
-    fn report(sequence: u64, first: u32, count: u32) -> EndReport {
-        let mut report = EndReport::new("web", 1, sequence);
-        report.services.push(("shop".to_owned(), find_protocol("http").unwrap()));
-        report.connections.push(ReportedConnection {
-            client: "10.0.0.1:40000".parse().unwrap(),
-            server: "10.0.0.2:80".parse().unwrap(),
-            end: ConnectionEnd::Client,
-            service: 0,
-        });
-        let request = |number| ReportedRequest {
-            record: RequestRecord {
-                connection: 0,
-                service: 0,
-                numbers: [number; 4],
-                shape: 0,
-                times: [1; 4],
-                is_wait: false,
-                begins_at_server: false,
-                is_undisturbed: true,
-                is_first: false,
-            },
-            requests: 1,
-        };
-        report.requests.extend((first..first + count).map(request));
-        report
-    }
-
-    #[test]
-    fn requests_that_wait_are_bounded_and_counted() {
-        let mut matcher = EndMatcher::new();
-        for turn in 0..5 {
-            let report = report(u64::from(turn) + 1, turn * 50_000, 50_000);
-            assert_eq!(matcher.add(&report, 1), ReportOutcome::Accepted);
-        }
-        let interval = matcher.take_interval(1);
-        assert!(interval.waiting <= 2 * GENERATION_MAX as u64, "{}", interval.waiting);
-        let service = &interval.reported[0];
-        assert_eq!((service.reported, service.limit + interval.waiting), (250_000, 250_000));
-        assert_eq!(matcher.take_interval(40_000_000_000).waiting, 0);
-    }
-
-    #[test]
-    fn senders_are_bounded() {
-        let mut matcher = EndMatcher::new();
-        for sender in 0..=SENDERS_MAX as u64 {
-            let expected = match sender < SENDERS_MAX as u64 {
-                true => ReportOutcome::Accepted,
-                false => ReportOutcome::TooManySenders,
-            };
-            assert_eq!(matcher.add(&EndReport::new("web", sender, 1), 1), expected);
-        }
-        matcher.take_interval(IDLE_NS + 2);
-        let report = EndReport::new("web", u64::MAX, 1);
-        assert_eq!(matcher.add(&report, IDLE_NS + 2), ReportOutcome::Accepted);
     }
 }

@@ -18,6 +18,7 @@ mod connection;
 mod connection_table;
 mod datagram_flow;
 mod elf_symbols;
+mod end_clocks;
 mod end_comparison;
 mod end_matcher;
 mod end_names;
