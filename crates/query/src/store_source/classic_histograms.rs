@@ -1,7 +1,7 @@
 //! Classic histograms as series of a store source: handles of distributions whose buckets are
 //! stored as counters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{PoisonError, RwLock};
 
 use model::{Selector, SeriesKind};
@@ -62,21 +62,20 @@ impl ClassicHistograms {
             return;
         }
         let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let mut both: Vec<(LabelSet, String)> = Vec::new();
+        let mut both: HashSet<(LabelSet, String)> = HashSet::new();
         for ((labels, unit), series) in classic {
             let first = &series[0].series;
             let labels = LabelSet::new(labels.into_iter().chain([(NAME, first.name())]));
             let (kind, unit, key) = (first.kind(), unit.to_owned(), FIRST_KEY + all.len());
             if !series.iter().all(is_counter) {
-                both.push((labels.clone(), unit.clone()));
+                both.insert((labels.clone(), unit.clone()));
             }
             found.push(SeriesHandle { labels, kind, unit, key });
             all.push(series);
         }
         found.retain(|handle| {
-            let is_part =
-                |of: &(LabelSet, String)| (&of.0, &of.1) == (&handle.labels, &handle.unit);
-            is_classic(handle) || !is_histogram(handle) || !both.iter().any(is_part)
+            let is_part = || both.contains(&(handle.labels.clone(), handle.unit.clone()));
+            is_classic(handle) || !is_histogram(handle) || !is_part()
         });
         found.sort_by(|a, b| a.labels.cmp(&b.labels));
     }
