@@ -14,7 +14,7 @@ use model::{Sample, SampleValue};
 
 use super::request_series::{self, RequestSeries, SampleKind};
 use super::{RemoteWriteVersion, WriteSummary};
-use crate::exemplar;
+use crate::exemplar::{self, ExemplarProblem};
 use crate::input_error::InputError;
 use crate::mapper::MAX_REPORTED_ERRORS;
 use crate::series_sink::{SeriesSink, pass_exemplar};
@@ -26,6 +26,8 @@ pub(crate) struct RequestRowWriter<'a> {
     sink: &'a mut dyn SeriesSink,
     pub(crate) summary: WriteSummary,
     plain: PlainReader,
+    /// End of the last sample of the current series, in ns: the time of exemplars without one.
+    last_end: Option<i64>,
 }
 
 /// Current series of a request.
@@ -48,7 +50,8 @@ pub(crate) enum SeriesCursor {
 
 impl<'a> RequestRowWriter<'a> {
     pub(crate) fn new(sink: &'a mut dyn SeriesSink) -> RequestRowWriter<'a> {
-        RequestRowWriter { sink, summary: WriteSummary::default(), plain: PlainReader::default() }
+        let (summary, plain) = (WriteSummary::default(), PlainReader::default());
+        RequestRowWriter { sink, summary, plain, last_end: None }
     }
 
     /// Passes on the description of a metric.
@@ -73,6 +76,7 @@ impl<'a> RequestRowWriter<'a> {
     ) -> Result<bool, InputError> {
         let mut at = SeriesCursor::Start;
         let mut any = false;
+        self.last_end = None;
         let (all, mut has_exemplars) = (fields.clone(), false);
         while let Some((number, field)) = fields.field()? {
             match (number, series.version) {
@@ -80,9 +84,7 @@ impl<'a> RequestRowWriter<'a> {
                 (4, RemoteWriteVersion::V1) | (3, RemoteWriteVersion::V2) => {
                     self.write_histogram(field, series, &mut at)?
                 }
-                (3, RemoteWriteVersion::V1) | (4, RemoteWriteVersion::V2) => {
-                    has_exemplars = true;
-                }
+                field if is_exemplar(field) => has_exemplars = true,
                 _ => continue,
             }
             any = true;
@@ -116,18 +118,20 @@ impl<'a> RequestRowWriter<'a> {
             request_series::to_series(what, source).map_err(no_series)
         };
         while let Some((number, field)) = fields.field()? {
-            let is_exemplar = matches!(
-                (number, series.version),
-                (3, RemoteWriteVersion::V1) | (4, RemoteWriteVersion::V2)
-            );
-            if !is_exemplar {
+            if !is_exemplar((number, series.version)) {
                 continue;
             }
             let read_label = |field: FieldValue<'_>, texts: &mut Vec<String>| {
                 source.exemplar_labels(field, texts)
             };
             let (sink, taken) = (&mut *self.sink, &mut self.summary.exemplars);
+            let last_end = self.last_end;
             exemplar::from_remote_write(field.message()?, &read_label, &mut |found| {
+                let found = match (found, last_end) {
+                    (Ok(of), Some(time)) if of.time == 0 => Ok(model::Exemplar { time, ..of }),
+                    (Ok(of), None) if of.time == 0 => Err(ExemplarProblem::InvalidTime),
+                    (found, _) => found,
+                };
                 let is_taken = pass_exemplar(sink, series.key, &mut make, &found);
                 *taken = taken.saturating_add(is_taken.into());
             });
@@ -306,12 +310,18 @@ impl<'a> RequestRowWriter<'a> {
             });
             return None;
         };
+        self.last_end = Some(end);
         // A start after the end results from clock differences and is ignored.
         match start.checked_mul(NANOSECONDS) {
             Some(start) if start != 0 && start < end => Some((start, end)),
             _ => Some((end, end)),
         }
     }
+}
+
+/// Whether a field of a series is an exemplar.
+fn is_exemplar(field: (u32, RemoteWriteVersion)) -> bool {
+    matches!(field, (3, RemoteWriteVersion::V1) | (4, RemoteWriteVersion::V2))
 }
 
 /// Kind of a histogram with a reset hint.

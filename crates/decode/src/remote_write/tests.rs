@@ -372,6 +372,9 @@ fn exemplars_of_version_1_belong_to_their_series() {
         series_v1(&[("__name__", "x_total")], &[traced(f64::INFINITY)]),
         series_v1(&[("__name__", "x_total")], &[exemplar_v1(3, &[], 1.0, u64::MAX / 2)]),
         series_v1(&[("__name__", "x_total")], &[bytes(3, &bytes(1, &[0xff]))]),
+        // Without a time it has that of its sample.
+        series_v1(&[("__name__", "depth")], &[sample(1.0, 5), exemplar_v1(3, &[], 4.5, 0)]),
+        series_v1(&[("__name__", "depth")], &[exemplar_v1(3, &[], 4.5, 0)]),
     ];
     let ids = "af7651916cd43dd8448eb211c80319c [(\"user\", \"u1\")]";
     assert_eq!(
@@ -381,9 +384,11 @@ fn exemplars_of_version_1_belong_to_their_series() {
             &format!("cumulative-histogram native 2 @7 {ids}"),
             &format!("cumulative-histogram native 3 @7 {ids}"),
             &format!("gauge depth 4 @7 {ids}"),
+            "gauge depth 4.5 @5 0 []",
             "invalid_value",
             "invalid_time",
             "malformed",
+            "invalid_time",
         ]
     );
 }
