@@ -25,17 +25,20 @@ pub enum ExemplarProblem {
     InvalidValue,
     /// Its time is not within 64 bits of nanoseconds: refused.
     InvalidTime,
+    /// Further exemplars of a line or a series than are read: refused, and counted once.
+    TooMany,
     /// Accepted, with attributes cut off or left out.
     Truncated,
 }
 
 impl ExemplarProblem {
     /// All of them.
-    pub const ALL: [ExemplarProblem; 5] = [
+    pub const ALL: [ExemplarProblem; 6] = [
         ExemplarProblem::Malformed,
         ExemplarProblem::MalformedId,
         ExemplarProblem::InvalidValue,
         ExemplarProblem::InvalidTime,
+        ExemplarProblem::TooMany,
         ExemplarProblem::Truncated,
     ];
 
@@ -46,6 +49,7 @@ impl ExemplarProblem {
             ExemplarProblem::MalformedId => "malformed_id",
             ExemplarProblem::InvalidValue => "invalid_value",
             ExemplarProblem::InvalidTime => "invalid_time",
+            ExemplarProblem::TooMany => "too_many",
             ExemplarProblem::Truncated => "truncated",
         }
     }

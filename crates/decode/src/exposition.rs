@@ -78,6 +78,8 @@ struct ExpositionParser {
     /// Cumulative values of the metric and labels read last, buffered until their creation time is
     /// known.
     pending: PendingTotals,
+    /// Number of exemplars in `series`.
+    held_exemplars: usize,
     has_eof: bool,
 }
 
@@ -86,6 +88,8 @@ struct PendingTotals {
     metric: String,
     labels: LabelPairs,
     samples: Vec<(DecodedSample, Vec<DecodedExemplar>)>,
+    /// Number of their exemplars.
+    held_exemplars: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -196,9 +200,11 @@ impl ExpositionParser {
             let bound = decimal::parse(le.as_bytes()).filter(|bound| !bound.is_nan());
             let bound = bound.ok_or_else(|| ("a number as le", quote(le.as_bytes())))?;
             let count = parse_count(sample.value)?;
+            let mut held = self.held_exemplars;
             let series = self.get_or_insert_series(line, metric, &sample)?;
             series.buckets.push((bound, count));
-            sample.read_exemplars(&mut series.exemplars);
+            sample.read_exemplars(&mut series.exemplars, &mut held);
+            self.held_exemplars = held;
             return Ok(());
         }
         let part = |names: [&str; 2]| names.into_iter().find_map(stem);
@@ -207,9 +213,11 @@ impl ExpositionParser {
             self.get_or_insert_series(line, metric, &sample)?.sum = Some(sum);
         } else if let Some(metric) = part(["_count", "_gcount"]).filter(|m| self.is_histogram(m)) {
             let count = parse_count(sample.value)?;
+            let mut held = self.held_exemplars;
             let series = self.get_or_insert_series(line, metric, &sample)?;
             series.count = Some(count);
-            sample.read_exemplars(&mut series.exemplars);
+            sample.read_exemplars(&mut series.exemplars, &mut held);
+            self.held_exemplars = held;
         } else if let Some(metric) = stem("_created").filter(|metric| self.is_histogram(metric)) {
             let created = sample.time_value()?;
             self.get_or_insert_series(line, metric, &sample)?.created = Some(created);
@@ -250,7 +258,10 @@ impl ExpositionParser {
             _ => self.number_unit(metric, &sample.name),
         };
         let mut exemplars = Vec::new();
-        sample.read_exemplars(&mut exemplars);
+        match grows {
+            true => sample.read_exemplars(&mut exemplars, &mut self.pending.held_exemplars),
+            false => sample.read_exemplars(&mut exemplars, &mut 0),
+        }
         let mut labels = sample.labels;
         if kind == MetricType::Summary && !grows {
             labels
@@ -382,6 +393,7 @@ impl PendingTotals {
             (sample.start, sample.end) = convention::cumulative_range(created, sample.end);
             sink.sample_with_exemplars(sample, exemplars);
         }
+        self.held_exemplars = 0;
     }
 }
 

@@ -12,6 +12,11 @@ use crate::exemplar::{self, DecodedExemplar, ExemplarProblem};
 use crate::exposition::{ExpositionError, LabelPairs};
 use crate::input_error::quote;
 
+/// Maximum number of exemplars of a line: a short text is a large exemplar in memory.
+const LINE_EXEMPLARS_MAX: usize = 64;
+/// Maximum number of exemplars that a page holds until its series are complete: some 10 MB.
+const HELD_EXEMPLARS_MAX: usize = 100_000;
+
 /// One line.
 pub(super) struct ExpositionLine<'a> {
     pub(super) name: String,
@@ -51,9 +56,25 @@ impl<'a> ExpositionLine<'a> {
     }
 
     /// Its exemplars: `{trace_id="…"} value time`, several separated by `#` (OpenMetrics 2.0).
-    pub(super) fn read_exemplars(&self, into: &mut Vec<DecodedExemplar>) {
+    /// `held` is the number that the page holds, to which they are added.
+    pub(super) fn read_exemplars(&self, into: &mut Vec<DecodedExemplar>, held: &mut usize) {
+        // One beyond the maximum is the problem.
+        if self.exemplars.is_none() || *held > HELD_EXEMPLARS_MAX {
+            return;
+        }
+        let before = into.len();
+        let max = HELD_EXEMPLARS_MAX.saturating_sub(*held).min(LINE_EXEMPLARS_MAX);
+        self.read_exemplars_to(into, before.saturating_add(max));
+        *held = held.saturating_add(into.len().saturating_sub(before));
+    }
+
+    /// Reads until there are `max`, or one more with a problem.
+    fn read_exemplars_to(&self, into: &mut Vec<DecodedExemplar>, max: usize) {
         let Some(mut rest) = self.exemplars else { return };
         loop {
+            if into.len() >= max {
+                return into.push(Err(ExemplarProblem::TooMany));
+            }
             let mut no_name = String::new();
             let labels = rest.trim_start().strip_prefix('{');
             let parsed = labels.and_then(|inside| parse_labels(inside, &mut no_name).ok());

@@ -195,6 +195,28 @@ fn dump_exemplars(page: &str) -> Vec<String> {
     sink.exemplars.iter().map(line).collect()
 }
 
+/// A short text is a large exemplar: memory is bounded.
+#[test]
+fn exemplars_of_a_line_and_of_a_page_are_bounded() {
+    let line = |metric: &str, exemplars: usize| {
+        format!("{metric} 1 #{}\n", vec![" {}1"; exemplars].join("#"))
+    };
+    let check = |page: &str, expected: usize| {
+        let found = dump_exemplars(page);
+        let problems = found.iter().filter(|text| text.ends_with(" too_many")).count();
+        assert_eq!((found.len(), problems), (expected, 1));
+    };
+    check(&line("depth", 10_000), 65);
+    check(&line("hits_total", 10_000), 65);
+    let buckets = |le: u32| line(&format!("took_bucket{{le=\"{le}\"}}"), 64);
+    let page: String = (0..5_000).map(buckets).collect();
+    check(&(page + "took_bucket{le=\"+Inf\"} 1\n"), 100_001);
+    // What is passed on is not held.
+    let page: String = (0..5_000).map(|at| line(&format!("hits{at}_total"), 64)).collect();
+    let found = dump_exemplars(&page);
+    assert_eq!(found.len(), 320_000);
+}
+
 #[test]
 fn exemplars_belong_to_the_series_of_their_line() {
     let page = r#"# TYPE foo histogram
