@@ -126,7 +126,7 @@ impl SlackApi<'_> {
         mut cuts: Vec<TextCut>,
     ) -> Result<DeliveryReceipt, DeliveryError> {
         let SlackApi { contact, token, channel, context } = self;
-        let mut rejected = None;
+        let (mut rejected, mut failed) = (None, None);
         if let Some(picture) = notification.sendable_picture() {
             match contact.upload(token, picture, context, &mut cuts).await {
                 Ok(file) => {
@@ -138,11 +138,14 @@ impl SlackApi<'_> {
                         sent => return sent.map(|id| receipt(id, cuts)),
                     }
                 }
-                Err(error) => rejected = Some(error.to_string()),
+                Err(DeliveryError::Permanent { reason }) => rejected = Some(reason),
+                // A retry of the message tries the picture again.
+                Err(temporary) => failed = Some(temporary.to_string()),
             }
         }
         let sent = contact.send_to_api(token, channel, message, notification, context).await;
-        without_picture(sent.map(|id| receipt(id, cuts)), rejected)
+        let sent = sent.map(|id| receipt(id, cuts).without_picture(failed));
+        without_picture(sent, rejected)
     }
 }
 

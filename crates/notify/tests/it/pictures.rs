@@ -178,6 +178,31 @@ fn slack_without(path: &str, request: &HttpMessage) -> (u16, &'static str) {
 }
 
 #[tokio::test]
+async fn slack_gets_the_picture_after_a_temporary_failure() {
+    let log = Mutex::new(open(&SimDisk::new(1), LogLimits::default()));
+    let mut now_ns = START_NS;
+    log.lock().unwrap().enqueue(&["c"], &notification("a1b2", 1), now_ns).unwrap();
+    let mut attempts = Vec::new();
+    let answers: [AnswerFunction; 2] = [|_| (503, "try later"), |it| slack_without("", it)];
+    for answer in answers {
+        let receiver = HttpReceiver::start(answer).await;
+        let contact = configured("slack", &format!("http://{}", receiver.address));
+        let client = client(TIMEOUT);
+        let (dir, now) = (Path::new("/"), move || now_ns);
+        let report =
+            deliver_next(&log, &contact, &client, dir, &now, &NameTemplates).await.unwrap();
+        let requests = receiver.take_requests();
+        let shows_picture = requests
+            .last()
+            .is_some_and(|request| request.body.windows(10).any(|bytes| bytes == b"slack_file"));
+        attempts.push((report.map(|report| report.verdict), shows_picture));
+        now_ns += 600 * 1_000_000_000;
+    }
+    let expected = [(Some(AttemptVerdict::Retry), false), (Some(AttemptVerdict::Delivered), true)];
+    assert_eq!(attempts, expected);
+}
+
+#[tokio::test]
 async fn slack_gets_the_message_once_whatever_fails_about_the_picture() {
     let client = client(TIMEOUT);
     let cases: [(AnswerFunction, &str, usize); 5] = [
