@@ -28,6 +28,8 @@ const MESSAGE: TextLimit = TextLimit::characters("message", 130);
 const DESCRIPTION: TextLimit = TextLimit::characters("description", 15_000);
 const ENTITY: TextLimit = TextLimit::characters("entity", 512);
 const DETAILS: TextLimit = TextLimit::characters("details", 8000);
+/// Timeout of the picture: Opsgenie has the alert already, and other notifications wait.
+const ATTACH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Waits for an alert to be created: 1.75 s in all.
 const CREATION_WAITS: [Duration; 3] =
     [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1)];
@@ -105,7 +107,13 @@ impl Contact for OpsgenieContact {
         };
         let is_first = path == ALERTS_PATH && notification.key.reminder == 0;
         let attached = match notification.sendable_picture().filter(|_| is_first) {
-            Some(picture) => self.attach(request_id, picture, &headers, context).await,
+            Some(picture) => {
+                let attach = self.attach(request_id, picture, &headers, context);
+                tokio::time::timeout(ATTACH_TIMEOUT, attach).await.unwrap_or_else(|_| {
+                    let seconds = ATTACH_TIMEOUT.as_secs();
+                    Err(DeliveryError::temporary(format!("not attached within {seconds} s")))
+                })
+            }
             None => Ok(()),
         };
         let failure = attached.err().map(|error| error.to_string());
