@@ -77,7 +77,7 @@ pub(crate) fn from_labels<'a>(
         Some("spanid") => !read_hex(value, &mut span_id),
         _ => true,
     };
-    let (attributes, is_cut) = ExemplarAttributes::new(labels.filter(is_attribute));
+    let (attributes, is_cut) = ExemplarAttributes::received(labels.filter(is_attribute));
     each(Ok(Exemplar { time, value, trace_id, span_id, attributes, source }));
     if is_cut {
         each(Err(ExemplarProblem::Truncated));
@@ -171,7 +171,7 @@ fn read_otlp(
         _ => return Ok(Err(ExemplarProblem::MalformedId)),
     };
     let pairs = labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let (attributes, is_cut) = ExemplarAttributes::new(pairs);
+    let (attributes, is_cut) = ExemplarAttributes::received(pairs);
     let source = ExemplarSource::Otlp;
     Ok(Ok((Exemplar { time, value, trace_id, span_id, attributes, source }, is_cut)))
 }

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use decode::ExemplarProblem;
-use model::{Exemplar, ExemplarAttributes, blake3_128};
+use model::{Batch, EXEMPLAR_ATTRIBUTES_MAX, Exemplar, ExemplarAttributes, blake3_128};
 
 use crate::meter::{EventCounter, Meter};
 
@@ -96,6 +96,16 @@ impl ExemplarIntake {
         self.policy.is_enabled
     }
 
+    /// A batch without its exemplars if these are disabled, and their number.
+    pub(crate) fn without_disabled(&self, batch: &Batch) -> model::Result<(Option<Batch>, u64)> {
+        match batch.exemplars() {
+            refused if refused > 0 && !self.is_enabled() => {
+                Ok((Some(batch.without_exemplars()?), refused))
+            }
+            _ => Ok((None, 0)),
+        }
+    }
+
     pub(crate) fn count_accepted(&self, exemplars: u64) {
         if exemplars > 0 {
             self.accepted.add(exemplars);
@@ -119,12 +129,13 @@ impl ExemplarIntake {
         }
     }
 
-    /// The exemplar as it is stored.
-    pub(crate) fn redact<'a>(&self, exemplar: &'a Exemplar) -> Cow<'a, Exemplar> {
+    /// The exemplar as it is stored, and whether attributes that would be kept exceed their number.
+    pub(crate) fn redact<'a>(&self, exemplar: &'a Exemplar) -> (Cow<'a, Exemplar>, bool) {
         let ExemplarPolicy { attributes: allowed, hashed_attributes: hashed, .. } = &self.policy;
-        let has_attributes = !exemplar.attributes.bytes().is_empty();
-        if !has_attributes || allowed.is_none() && hashed.is_empty() {
-            return Cow::Borrowed(exemplar);
+        let is_plain = allowed.is_none() && hashed.is_empty();
+        let is_bounded = || exemplar.attributes.len() <= EXEMPLAR_ATTRIBUTES_MAX;
+        if exemplar.attributes.is_empty() || is_plain && is_bounded() {
+            return (Cow::Borrowed(exemplar), false);
         }
         let is = |names: &[String], name: &str| names.iter().any(|known| known == name);
         let is_allowed = |name: &str| allowed.as_ref().is_none_or(|names| is(names, name));
@@ -139,8 +150,8 @@ impl ExemplarIntake {
             })
             .collect();
         let pairs = kept.iter().map(|(name, value)| (*name, &**value));
-        let attributes = ExemplarAttributes::new(pairs).0;
-        Cow::Owned(Exemplar { attributes, ..exemplar.clone() })
+        let (attributes, is_cut) = ExemplarAttributes::new(pairs);
+        (Cow::Owned(Exemplar { attributes, ..exemplar.clone() }), is_cut)
     }
 
     fn hash(&self, name: &str, value: &str) -> String {
@@ -166,10 +177,35 @@ mod tests {
             source: ExemplarSource::Otlp,
         };
         let intake = ExemplarIntake::new(policy, journal, &Meter::default());
-        let found = intake.redact(&exemplar);
+        let (found, is_cut) = intake.redact(&exemplar);
+        assert!(!is_cut);
         assert_eq!((found.value, found.trace_id), (2.0, [3; 16]));
         let text = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         found.attributes.iter().map(text).collect()
+    }
+
+    /// The limit of the number applies to what is kept.
+    #[test]
+    fn allowed_attribute_after_many_others_is_kept() {
+        let names: Vec<String> = (0..20).map(|at| format!("a{at:02}")).collect();
+        let pairs = names.iter().map(|name| (name.as_str(), "v"));
+        let exemplar = Exemplar {
+            time: 1,
+            value: 2.0,
+            trace_id: [0; 16],
+            span_id: [0; 8],
+            attributes: ExemplarAttributes::received(pairs).0,
+            source: ExemplarSource::Otlp,
+        };
+        let check = |attributes: Option<Vec<String>>, expected: (&str, usize), is_cut: bool| {
+            let policy = ExemplarPolicy { attributes, ..ExemplarPolicy::default() };
+            let intake = ExemplarIntake::new(policy, 1, &Meter::default());
+            let (found, cut) = intake.redact(&exemplar);
+            let kept: Vec<&str> = found.attributes.iter().map(|(name, _)| name).collect();
+            assert_eq!((kept[0], kept.len(), cut), (expected.0, expected.1, is_cut));
+        };
+        check(Some(vec!["a19".to_owned()]), ("a19", 1), false);
+        check(None, ("a00", 8), true);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::series_cache::{CachedSeries, SeriesCache};
 
 /// Maximum size of the exemplars of a batch; further ones are refused. Some 10,000 without
 /// attributes.
-const EXEMPLAR_BYTES_MAX: usize = 1 << 20;
+const BATCH_EXEMPLAR_BYTES_MAX: usize = 1 << 20;
 
 /// Builds a batch from rows; the batch is appended as a whole or not at all.
 #[derive(Debug)]
@@ -34,6 +34,9 @@ pub struct IngestWriter {
     bytes_max: usize,
     pub(crate) is_too_large: bool,
     pub(crate) exemplars: Arc<ExemplarIntake>,
+    /// Whether a truncation of the last exemplar is to be counted: it was taken, and is not counted
+    /// as truncated yet.
+    counts_truncation: bool,
     /// Measurements: the count of a histogram, 1 for a number or text.
     pub(crate) values: u64,
     admission: Option<SeriesAdmission>,
@@ -103,6 +106,7 @@ impl IngestWriter {
             bytes_max,
             is_too_large: false,
             exemplars,
+            counts_truncation: false,
             values: 0,
             admission: None,
             rejected: None,
@@ -147,6 +151,17 @@ impl IngestWriter {
     /// starts another batch.
     pub fn is_half_full(&self) -> bool {
         self.batch.bytes() > self.bytes_max / 2
+    }
+
+    /// Leaves out all exemplars if the batch would be too large with them: they never cause the
+    /// rejection of samples. An append does so, too. Returns their number.
+    pub fn discard_excess_exemplars(&mut self) -> u64 {
+        if self.batch.bytes().saturating_add(self.batch.exemplar_bytes()) <= self.bytes_max {
+            return 0;
+        }
+        let discarded = self.batch.discard_exemplars();
+        self.exemplars.count_refused(ExemplarRefusal::BatchFull, discarded);
+        discarded
     }
 
     /// Whether the batch is empty.
@@ -276,22 +291,31 @@ impl SeriesSink for IngestWriter {
     ) -> bool {
         let refusal = if !self.exemplars.is_enabled() {
             ExemplarRefusal::Disabled
-        } else if self.batch.exemplar_bytes() >= EXEMPLAR_BYTES_MAX {
+        } else if self.batch.exemplar_bytes() >= BATCH_EXEMPLAR_BYTES_MAX {
             ExemplarRefusal::BatchFull
         } else {
             match self.series_of_exemplar(key, series) {
                 Ok(known) => {
-                    self.batch.exemplar(known.id, &self.exemplars.redact(exemplar));
+                    let (redacted, is_cut) = self.exemplars.redact(exemplar);
+                    self.batch.exemplar(known.id, &redacted);
+                    if is_cut {
+                        self.exemplars.count_problem(ExemplarProblem::Truncated);
+                    }
+                    self.counts_truncation = !is_cut;
                     return true;
                 }
                 Err(_) => ExemplarRefusal::InvalidSeries,
             }
         };
         self.exemplars.count_refused(refusal, 1);
+        self.counts_truncation = false;
         false
     }
 
     fn exemplar_problem(&mut self, problem: ExemplarProblem) {
-        self.exemplars.count_problem(problem);
+        // It is that of the last exemplar.
+        if problem != ExemplarProblem::Truncated || self.counts_truncation {
+            self.exemplars.count_problem(problem);
+        }
     }
 }

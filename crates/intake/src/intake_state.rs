@@ -178,12 +178,13 @@ impl IntakeState {
     pub(crate) fn append_written(
         &self,
         identity: BatchIdentity,
-        writer: IngestWriter,
+        mut writer: IngestWriter,
     ) -> Result<PendingAck> {
+        writer.discard_excess_exemplars();
         let IngestWriter {
             new_series: told,
             referenced_series: named,
-            mut batch,
+            batch,
             values,
             is_too_large,
             ..
@@ -192,10 +193,6 @@ impl IntakeState {
             self.outcomes.rejected.add(1);
             let (found, max) = (batch.bytes() as u64, self.batch_bytes_max as u64);
             return Err(Error::TooLarge { size: found, max });
-        }
-        // Exemplars never cause the rejection of samples.
-        if batch.bytes().saturating_add(batch.exemplar_bytes()) > self.batch_bytes_max {
-            self.exemplars.count_refused(ExemplarRefusal::BatchFull, batch.discard_exemplars());
         }
         let batch = batch.finish();
         let counts = ProducerCounts {
@@ -240,10 +237,16 @@ impl IntakeState {
         }
         let within = self.enforce_series_limits(identity.producer, batch)?;
         let batch = within.as_ref().unwrap_or(batch);
+        let (without, refused) = self.exemplars.without_disabled(batch)?;
+        let batch = without.as_ref().unwrap_or(batch);
         let (counts, _) = counts::count_batch(batch.bytes())?;
         let append = || self.target.append(identity, batch);
         let pending_ack =
             self.append_counted(batch.bytes().len(), identity.producer, &counts, append)?;
+        if !pending_ack.is_duplicate() {
+            self.exemplars.count_accepted(batch.exemplars());
+            self.exemplars.count_refused(ExemplarRefusal::Disabled, refused);
+        }
         if !name.is_empty() {
             self.ledger_reader.set_name(identity.producer, name);
         }

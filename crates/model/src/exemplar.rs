@@ -12,8 +12,10 @@ use crate::error::{Error, Result};
 use crate::series::SeriesId;
 use crate::wire::{WireReader, put_bytes, put_zigzag};
 
-/// Maximum number of attributes of an exemplar. Further ones are left out.
-const EXEMPLAR_ATTRIBUTES_MAX: usize = 8;
+/// Maximum number of attributes of an exemplar that is stored. Further ones are left out.
+pub const EXEMPLAR_ATTRIBUTES_MAX: usize = 8;
+/// Maximum number of attributes of a sender of which some are chosen.
+const RECEIVED_ATTRIBUTES_MAX: usize = 64;
 /// Maximum size of an attribute's name. Attributes with longer names are left out.
 const EXEMPLAR_NAME_BYTES_MAX: usize = 64;
 /// Maximum size of an attribute's value. Longer ones are cut off.
@@ -100,13 +102,28 @@ impl ExemplarAttributes {
     pub fn new<'a>(
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> (ExemplarAttributes, bool) {
+        ExemplarAttributes::first(pairs, EXEMPLAR_ATTRIBUTES_MAX)
+    }
+
+    /// The same of a sender: of more attributes than are stored, the receiver chooses some by their
+    /// names, and makes new ones of these.
+    pub fn received<'a>(
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> (ExemplarAttributes, bool) {
+        ExemplarAttributes::first(pairs, RECEIVED_ATTRIBUTES_MAX)
+    }
+
+    fn first<'a>(
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+        max: usize,
+    ) -> (ExemplarAttributes, bool) {
         let mut kept: Vec<(&str, &str)> = Vec::new();
         let mut is_cut = false;
         for (name, value) in pairs {
             if name.is_empty() || value.is_empty() || kept.iter().any(|known| known.0 == name) {
                 continue;
             }
-            if name.len() > EXEMPLAR_NAME_BYTES_MAX || kept.len() == EXEMPLAR_ATTRIBUTES_MAX {
+            if name.len() > EXEMPLAR_NAME_BYTES_MAX || kept.len() == max {
                 is_cut = true;
                 continue;
             }
@@ -137,8 +154,14 @@ impl ExemplarAttributes {
         &self.bytes
     }
 
-    fn len(&self) -> usize {
+    /// Number of attributes.
+    pub fn len(&self) -> usize {
         self.iter().count()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
     }
 
     fn read(reader: &mut WireReader<'_>, count: usize) -> Result<ExemplarAttributes> {

@@ -41,8 +41,8 @@ pub mod wire;
 pub use batch::{Batch, BatchEntry, BatchReader, BatchSeries, BatchWriter, HISTOGRAM_COUNT_MAX};
 pub use error::{Error, Result};
 pub use exemplar::{
-    EXEMPLAR_VALUE_BYTES_MAX, Exemplar, ExemplarAttributes, ExemplarReader, ExemplarSource,
-    ExemplarWriter,
+    EXEMPLAR_ATTRIBUTES_MAX, EXEMPLAR_VALUE_BYTES_MAX, Exemplar, ExemplarAttributes,
+    ExemplarReader, ExemplarSource, ExemplarWriter,
 };
 pub use forward_request::{FORWARD_REQUEST_BYTES_MAX, ForwardRequest, ForwardRequestWriter};
 pub use gap::Gap;

@@ -47,6 +47,9 @@ pub trait IngestFormat: Sized + Send + Sync + 'static {
         sink: &mut dyn SeriesSink,
     ) -> Result<Self::Summary, ErrorResponse>;
 
+    /// Exemplars of a decoded body are left out because the batch would be too large with them.
+    fn exemplars_discarded(_summary: &mut Self::Summary, _exemplars: u64) {}
+
     /// Samples that the decoder rejected while it accepted others, and the first reasons.
     fn rejected(_summary: &Self::Summary) -> (u64, &[String]) {
         (0, &[])

@@ -305,7 +305,8 @@ impl IngestRequest {
                 producer.disable_absence_monitor();
             }
             let mut writer = intake.writer_for(source.producer_id(), format.key_encoding());
-            let summary = format.decode(&body, intake.now(), &mut writer).map_err(rejected)?;
+            let mut summary = format.decode(&body, intake.now(), &mut writer).map_err(rejected)?;
+            F::exemplars_discarded(&mut summary, writer.discard_excess_exemplars());
             let (values, beyond_limit) = (writer.values(), writer.samples_beyond_limit());
             let pending_ack = self.append(&source, writer)?;
             let (rejected, reasons) = F::rejected(&summary);

@@ -67,6 +67,10 @@ impl IngestFormat for RemoteWriteFormat {
         })
     }
 
+    fn exemplars_discarded(summary: &mut WriteSummary, exemplars: u64) {
+        summary.exemplars = summary.exemplars.saturating_sub(exemplars);
+    }
+
     fn rejected(summary: &WriteSummary) -> (u64, &[String]) {
         (summary.rejected, &summary.errors)
     }

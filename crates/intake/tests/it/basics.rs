@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use intake::{DownstreamStage, Error, Intake, Ledger, Settings, WriteTarget};
+use intake::{DownstreamStage, Error, ExemplarPolicy, Intake, Ledger, Settings, WriteTarget};
 use journal::BatchIdentity;
 use model::{BatchWriter, Gap};
 use sim::{DiskOperation, Fault, FaultKind, SimDisk};
@@ -61,6 +61,38 @@ fn duplicate_is_acknowledged_and_counted_once() {
     assert_eq!(account.stages[0].stored.values, 8);
     assert!(account.is_reconciled());
     assert_eq!(store.stat().unwrap().head_rows, 2);
+}
+
+/// A receiver that stores no exemplars does not store those of others either.
+#[test]
+fn exemplars_of_forwarded_batches_are_refused_if_they_are_disabled() {
+    for is_enabled in [true, false] {
+        let now = Arc::default();
+        let (first, store) = new_store_intake(&SimDisk::new(1), &now, |_| {});
+        drop(first);
+        let policy = ExemplarPolicy { is_enabled, ..ExemplarPolicy::default() };
+        let settings = Settings { exemplars: policy, ..settings(&now) };
+        let intake = Intake::new(WriteTarget::Store(Arc::clone(&store)), settings).unwrap();
+        let mut writer = BatchWriter::default();
+        writer.series(&latency("a"));
+        writer.sample(&sample(0, 1)).unwrap();
+        writer.exemplar(
+            latency("a").id(),
+            &model::Exemplar {
+                time: 1,
+                value: 1.0,
+                trace_id: [1; 16],
+                span_id: [0; 8],
+                attributes: model::ExemplarAttributes::default(),
+                source: model::ExemplarSource::Otlp,
+            },
+        );
+        let ack = intake.append_encoded(identity(9, 1), "agent", &writer.finish()).unwrap();
+        ack.wait_durable().unwrap();
+        let counts = store.exemplar_stat().counts;
+        assert_eq!(counts.kept + counts.outside_time, u64::from(is_enabled), "{counts:?}");
+        assert_eq!(store.stat().unwrap().head_rows, 1);
+    }
 }
 
 #[test]

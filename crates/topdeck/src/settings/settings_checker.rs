@@ -21,7 +21,7 @@ const ABSENCE: TableRef<'static> = TableRef::named("absence");
 const EXEMPLAR_RETENTIONS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(60)..=Duration::from_secs(7 * 24 * 3600);
 /// Maximum memory of exemplars: their file is written as a whole.
-const EXEMPLAR_BYTES_MAX: u64 = 512 << 20;
+const EXEMPLAR_MEMORY_MAX: u64 = 512 << 20;
 
 const EXEMPLARS: TableRef<'static> = TableRef::named("exemplars");
 const HTTP: TableRef<'static> = TableRef::named("http");
@@ -95,11 +95,11 @@ impl NodeSettings {
             check.problem(EXEMPLARS, "retention", what);
         }
         if let Some(Size(bytes)) = table.max_memory
-            && bytes > EXEMPLAR_BYTES_MAX
+            && bytes > EXEMPLAR_MEMORY_MAX
         {
             let what = format!(
                 "max_memory is {bytes} bytes, must be at most {}MiB",
-                EXEMPLAR_BYTES_MAX >> 20
+                EXEMPLAR_MEMORY_MAX >> 20
             );
             check.problem(EXEMPLARS, "max_memory", what);
         }
