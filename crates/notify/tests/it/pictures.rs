@@ -189,8 +189,7 @@ async fn slack_gets_the_picture_after_a_temporary_failure() {
         let contact = configured("slack", &format!("http://{}", receiver.address));
         let client = client(TIMEOUT);
         let (dir, now) = (Path::new("/"), move || now_ns);
-        let report =
-            deliver_next(&log, &contact, &client, dir, &now, &NameTemplates).await.unwrap();
+        let report = deliver_next(&log, &contact, &client, dir, &now, &COMPOSITION).await.unwrap();
         let requests = receiver.take_requests();
         let shows_picture = requests
             .last()
