@@ -26,7 +26,7 @@ impl HashSeeds {
     /// Hash of bytes after those of `state`.
     pub(crate) fn hash(self, state: u64, bytes: &[u8]) -> u64 {
         let [first, second] = self.0;
-        let mut lanes = [first ^ state, second ^ bytes.len() as u64];
+        let mut lanes = [first ^ state, second];
         let mut step = |block: &[u8; STEP_BYTES]| {
             let (words, _) = block.as_chunks::<8>();
             let word = |at: usize| u64::from_le_bytes(words[at]);
@@ -42,7 +42,8 @@ impl HashSeeds {
             last[..rest.len()].copy_from_slice(rest);
             step(&last);
         }
-        fold(lanes[0] ^ second, lanes[1] ^ first)
+        // Last: a text could cancel a length that is in a lane before it.
+        fold(lanes[0] ^ second, lanes[1] ^ first ^ bytes.len() as u64)
     }
 }
 
