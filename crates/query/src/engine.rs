@@ -5,6 +5,7 @@ use model::Gap;
 use crate::context::QueryContext;
 use crate::error::{Error, Result, SourceSpan};
 use crate::eval::{Evaluation, merge_equal_labels};
+use crate::limits::SAMPLE_BYTES;
 use crate::plan::{PlanNode, PlanOp};
 use crate::prometheus_source::PrometheusSource;
 use crate::query_warnings::QueryWarnings;
@@ -45,6 +46,11 @@ pub enum ResultData {
 }
 
 impl ResultData {
+    /// Memory that stays reserved in the context of the query.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.samples().saturating_mul(SAMPLE_BYTES)
+    }
+
     /// Sample count towards `max_samples`.
     fn samples(&self) -> u64 {
         match self {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hist::{Bracket, Mixture};
 
 use crate::histogram::FloatHistogram;
+use crate::limits::SAMPLE_BYTES;
 
 /// A value at a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +69,11 @@ impl StepValue {
     /// Whether it is a histogram or a distribution.
     pub fn is_distribution(&self) -> bool {
         matches!(self, StepValue::Histogram(_) | StepValue::Distribution(_))
+    }
+
+    /// Memory that is reserved for it in the context of the query.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.samples().saturating_mul(SAMPLE_BYTES)
     }
 
     /// Sample count towards `max_samples`, in Prometheus' unit of 16 bytes a sample.

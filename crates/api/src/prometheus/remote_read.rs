@@ -18,10 +18,11 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use decode::remote_read::{self, ReadMatcher, ReadQuery};
 use decode::remote_write;
+use hist::codec::bytes::put_varint;
 use http::{HeaderMap, HeaderValue, header};
 use query::{
-    BucketGrid, FloatHistogram, Language, QueryRequest, ResultData, SeriesPoints, Settings,
-    StoreSource, promql,
+    BucketGrid, FloatHistogram, Language, QueryContext as _, QueryRequest, ResultData,
+    SeriesPoints, Settings, StoreSource, promql,
 };
 use store::ReadView;
 
@@ -37,6 +38,12 @@ pub(super) const REQUEST_BYTES_MAX: usize = 1 << 20;
 /// Schema of custom buckets.
 const CUSTOM_SCHEMA: i64 = -53;
 const MS: i64 = 1_000_000;
+/// Samples between two checks whether the query is cancelled.
+const CHECKED_SAMPLES: usize = 64;
+/// Memory of an edge in a set, and in a list.
+const EDGE_BYTES: usize = 32;
+/// Initial capacity of a response.
+const CAPACITY_MIN: usize = 4 << 10;
 
 pub(super) async fn read(context: Context, request: Request) -> Result<Response, PrometheusError> {
     check_encoding(request.headers())?;
@@ -76,10 +83,13 @@ pub(super) async fn read(context: Context, request: Request) -> Result<Response,
             let request = query_request(text, *end);
             let answer = query::execute(&source, &request, &settings, active)
                 .map_err(|error| ApiError::from_query_error(error, text))?;
+            let held = answer.data.reserved_bytes();
             let ResultData::RawSamples(series) = answer.data else {
                 panic!("BUG: a range selector has raw samples")
             };
             response.add_result(&series)?;
+            drop(series);
+            active.release_memory(held);
         }
         response.compress()
     };
@@ -152,20 +162,74 @@ struct ReadResponse<'a> {
 }
 
 impl ReadResponse<'_> {
-    /// Adds a `QueryResult`.
+    /// Adds a `QueryResult`; that of a query without series is empty.
     fn add_result(&mut self, all: &[SeriesPoints]) -> Result<(), ApiError> {
-        let mut result = ProtobufWriter::default();
-        for series in all {
-            self.active.check_cancelled()?;
-            let message = series_message(series);
-            self.check(result.0.len() + message.0.len())?;
-            self.active.reserve(message.0.len() * 2)?;
-            result = result.bytes(1, &message.0);
+        let start = self.bytes.len();
+        all.iter().try_for_each(|series| self.add_series(series))?;
+        self.end_message(start)
+    }
+
+    /// Adds a `TimeSeries`.
+    fn add_series(&mut self, series: &SeriesPoints) -> Result<(), ApiError> {
+        let start = self.bytes.len();
+        for (name, value) in series.labels.iter() {
+            let label = ProtobufWriter::default().bytes(1, name.as_bytes());
+            let label = label.bytes(2, value.as_bytes());
+            self.write(&ProtobufWriter::default().bytes(1, &label.0).0)?;
         }
-        // A query without series has an empty result.
-        hist::codec::bytes::put_varint(&mut self.bytes, 1 << 3 | 2);
-        hist::codec::bytes::put_varint(&mut self.bytes, result.0.len() as u64);
-        self.bytes.extend_from_slice(&result.0);
+        let mut memory = ScratchMemory { active: self.active, bytes: 0 };
+        let edges = edges_of(series, &mut memory)?;
+        let bytes_of_edges = memory.bytes;
+        let mut before = None;
+        for (at, point) in series.points.iter().enumerate() {
+            if at % CHECKED_SAMPLES == 0 {
+                self.active.check_cancelled()?;
+            }
+            // Several samples of a millisecond are one.
+            let ms = point.time.div_euclid(MS);
+            if before.replace(ms) == Some(ms) {
+                continue;
+            }
+            let sample = match (point.value.histogram(), point.value.number()) {
+                (Some(histogram), _) => {
+                    let bytes = doubles_of(&histogram, &edges).saturating_mul(size_of::<f64>());
+                    self.check(bytes)?;
+                    // As packed numbers, as a message, and as a field.
+                    memory.hold(bytes_of_edges.saturating_add(bytes.saturating_mul(3)))?;
+                    let message = histogram_message(&histogram, &edges, ms);
+                    ProtobufWriter::default().bytes(4, &message.0)
+                }
+                (None, number) => {
+                    let sample = ProtobufWriter::default().double(1, number.unwrap_or(f64::NAN));
+                    let sample = sample.number(2, ms.cast_unsigned());
+                    ProtobufWriter::default().bytes(2, &sample.0)
+                }
+            };
+            self.write(&sample.0)?;
+        }
+        self.end_message(start)
+    }
+
+    /// Makes field 1 of what was written since `start`.
+    fn end_message(&mut self, start: usize) -> Result<(), ApiError> {
+        let mut header = Vec::new();
+        put_varint(&mut header, 1 << 3 | 2);
+        put_varint(&mut header, (self.bytes.len() - start) as u64);
+        self.write(&header)?;
+        self.bytes[start..].rotate_right(header.len());
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), ApiError> {
+        self.check(bytes.len())?;
+        let (size, capacity) = (self.bytes.len() + bytes.len(), self.bytes.capacity());
+        if size > capacity {
+            // Doubles like a `Vec`, but reserves the memory first.
+            let next = (2 * capacity).min(self.max).max(CAPACITY_MIN).max(size);
+            self.active.reserve(next - capacity)?;
+            self.bytes.reserve_exact(next - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(bytes);
         Ok(())
     }
 
@@ -187,41 +251,52 @@ impl ReadResponse<'_> {
     }
 }
 
-/// `prometheus.TimeSeries`.
-fn series_message(series: &SeriesPoints) -> ProtobufWriter {
-    let mut message = ProtobufWriter::default();
-    for (name, value) in series.labels.iter() {
-        let label = ProtobufWriter::default().bytes(1, name.as_bytes());
-        message = message.bytes(1, &label.bytes(2, value.as_bytes()).0);
+/// Memory of a series while it is written.
+struct ScratchMemory<'a> {
+    active: &'a ActiveQuery,
+    bytes: usize,
+}
+
+impl ScratchMemory<'_> {
+    /// Reserves what is missing to `bytes`.
+    fn hold(&mut self, bytes: usize) -> Result<(), ApiError> {
+        let Some(more) = bytes.checked_sub(self.bytes) else { return Ok(()) };
+        self.bytes = bytes;
+        self.active.reserve(more)
     }
-    let histograms: Vec<_> = series.points.iter().map(|point| point.value.histogram()).collect();
-    let edges = edges_of(histograms.iter().flatten().map(|histogram| &**histogram));
-    let mut before = None;
-    for (point, histogram) in series.points.iter().zip(&histograms) {
-        // Several samples of a millisecond are one.
-        let ms = point.time.div_euclid(MS);
-        if before.replace(ms) == Some(ms) {
-            continue;
-        }
-        message = match (histogram, point.value.number()) {
-            (Some(histogram), _) => message.bytes(4, &histogram_message(histogram, &edges, ms).0),
-            (None, number) => {
-                let sample = ProtobufWriter::default().double(1, number.unwrap_or(f64::NAN));
-                message.bytes(2, &sample.number(2, ms.cast_unsigned()).0)
-            }
-        };
+}
+
+impl Drop for ScratchMemory<'_> {
+    fn drop(&mut self) {
+        self.active.release_memory(self.bytes as u64);
     }
-    message
 }
 
 /// Finite edges, ascending, of the buckets of histograms in schemes that Prometheus does not have.
-fn edges_of<'a>(histograms: impl Iterator<Item = &'a FloatHistogram>) -> Vec<f64> {
+fn edges_of(series: &SeriesPoints, memory: &mut ScratchMemory<'_>) -> Result<Vec<f64>, ApiError> {
     let mut edges: BTreeSet<OrderedEdge> = BTreeSet::new();
-    for histogram in histograms.filter(|of| matches!(of.grid, BucketGrid::Scheme(_))) {
-        let bounds = histogram.buckets().flat_map(|bucket| [bucket.lower, bucket.upper]);
-        edges.extend(bounds.filter(|bound| bound.is_finite()).map(OrderedEdge::of));
+    for (at, point) in series.points.iter().enumerate() {
+        if at % CHECKED_SAMPLES == 0 {
+            memory.active.check_cancelled()?;
+        }
+        let Some(histogram) = point.value.histogram() else { continue };
+        if matches!(histogram.grid, BucketGrid::Scheme(_)) {
+            let bounds = histogram.buckets().flat_map(|bucket| [bucket.lower, bucket.upper]);
+            edges.extend(bounds.filter(|bound| bound.is_finite()).map(OrderedEdge::of));
+            memory.hold(edges.len().saturating_mul(EDGE_BYTES))?;
+        }
     }
-    edges.into_iter().map(|edge| edge.0).collect()
+    Ok(edges.into_iter().map(|edge| edge.0).collect())
+}
+
+/// Number of counts and bounds in the message of a histogram.
+fn doubles_of(histogram: &FloatHistogram, edges: &[f64]) -> usize {
+    let bounds = match &histogram.grid {
+        BucketGrid::Exponential(_) => 0,
+        BucketGrid::Custom(bounds) => bounds.len(),
+        BucketGrid::Scheme(_) => edges.len(),
+    };
+    histogram.positive.len() + histogram.negative.len() + bounds
 }
 
 /// An edge that is in the order of its value.
@@ -312,7 +387,8 @@ mod tests {
     use model::{Sample, SampleValue, Series, SeriesKind};
 
     use super::*;
-    use crate::test_server::{NOW, START, TestServer};
+    use crate::query_service::QueryServiceSettings;
+    use crate::test_server::{NOW, START, TestServer, empty_store};
 
     /// A request for the series with these labels, from `start` to `end` in milliseconds.
     fn request_body(matchers: &[(u64, &str, &str)], start: i64, end: i64) -> Vec<u8> {
@@ -402,6 +478,45 @@ mod tests {
             let found = rows(&server, &[(0, "__name__", &bucket)]).await;
             let last = found.last().map(|(_, sample)| sample.value.clone());
             assert_eq!(last, Some(SampleValue::Number(96.0)), "{name}");
+        }
+    }
+
+    /// Each sample repeats the bounds of its series, which count once for the query. The response
+    /// was built before its size was compared with a limit, and took twice its size of the budget.
+    #[tokio::test]
+    async fn memory_of_a_remote_read_is_reserved_before_it_is_used() {
+        let bounds: Vec<f64> = (1..=5_000).map(f64::from).collect();
+        let read = async |samples: i64, max_response_bytes| {
+            let settings = QueryServiceSettings {
+                max_query_bytes: QueryServiceSettings::QUERY_BYTES_MIN,
+                max_response_bytes,
+                ..QueryServiceSettings::default()
+            };
+            let server = TestServer::with_store(empty_store(), settings);
+            let kind = SeriesKind::Histogram(Temporality::Cumulative);
+            let series = Series::new("took", kind).validate().unwrap();
+            let mut histogram = Histogram::new(hist::Scheme::explicit(&bounds).unwrap());
+            for sample in 1..=samples {
+                histogram.record(7.0);
+                let end = START + sample * store::SECOND;
+                let value = SampleValue::Histogram(Box::new(histogram.clone()));
+                server.send(&series, Sample { start: START, end, value });
+            }
+            let matchers = [(0, "__name__", "took")];
+            post(&server, request_body(&matchers, START / MS, NOW / MS)).await
+        };
+        let (status, body) = read(100, 128 << 20).await;
+        let size = snap::raw::decompress_len(&body);
+        assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
+        assert!(size.clone().is_ok_and(|size| size > 100 * 5_000 * 8), "{size:?}");
+        for (samples, max, expected) in [
+            (800, 128 << 20, "memory limit"),
+            (100, 1 << 20, "response size limit (1048576 bytes) exceeded"),
+        ] {
+            let (status, body) = read(samples, max).await;
+            let text = String::from_utf8_lossy(&body);
+            assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{text}");
+            assert!(text.contains(expected), "{text}");
         }
     }
 
