@@ -2,20 +2,23 @@
 //! Prometheus to scrape.
 //!
 //! A selector is evaluated as in PromQL, so series are found under the names of Prometheus. The
-//! text format has no native histograms: a histogram is written as a classic one, with the edges of
-//! its non-empty buckets as bounds. Characters that the format does not allow in names become
-//! underscores, as Prometheus does it for scrapers that do not ask for others.
+//! text format has no native histograms: a histogram is written as a classic one, with its custom
+//! bounds, or the edges of its non-empty buckets as bounds. Characters that the format does not
+//! allow in names become underscores, as Prometheus does it for scrapers that do not ask for
+//! others; of series that are then written alike the first one stays.
 //!
 //! Series of deltas are left out: a scraper expects totals. A comment tells how many.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Result as FmtResult, Write as _};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
+use query::promql::DurationValue;
 use query::{
-    FloatHistogram, LabelSet, Language, NAME, QueryRequest, ResultData, Settings, StepValue,
-    StoreSource, promql,
+    BucketGrid, FloatHistogram, LabelSet, Language, NAME, QueryContext as _, QueryRequest,
+    ResultData, Settings, StepValue, StoreSource, promql,
 };
 use store::ReadView;
 
@@ -31,16 +34,30 @@ use crate::query::EntryBudget;
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Maximum number of selectors.
 const SELECTORS_MAX: usize = 64;
+/// Age of the oldest sample.
+const LOOKBACK: i64 = 5 * store::MINUTE;
+/// Series between two checks whether the query is cancelled.
+const CHECKED_SERIES: usize = 64;
 /// Suffixes of the series of a histogram.
 const PARTS: [&str; 3] = ["_bucket", "_count", "_sum"];
 
 /// The latest samples by metric name, then by labels.
 #[derive(Default)]
 struct FederatedFamilies {
-    families: BTreeMap<String, BTreeMap<LabelSet, (i64, StepValue)>>,
+    families: BTreeMap<String, BTreeMap<LabelSet, LatestSample>>,
     series: usize,
     /// Number of series of deltas, which are left out.
     deltas: usize,
+    /// Series that would be written with the name and labels of another.
+    left_out: BTreeSet<LabelSet>,
+}
+
+/// The latest sample of a series.
+struct LatestSample {
+    /// Labels as they are stored, with the name.
+    series: LabelSet,
+    time: i64,
+    value: StepValue,
 }
 
 pub(super) async fn federate(
@@ -65,13 +82,15 @@ pub(super) async fn federate(
         rows.fold(0, u64::saturating_add)
     };
     let work = move |view: &ReadView, active: &ActiveQuery| {
-        let (mut found, mut entries) = (FederatedFamilies::default(), EntryBudget::new(active));
+        let mut found = FederatedFamilies::default();
+        let mut memory = (EntryBudget::new(active), active);
         for text in &selectors {
             let source = StoreSource::new(view).with_context(active);
             let answer = query::execute(&source, &request(text, now), &settings, active)
                 .map_err(|error| ApiError::from_query_error(error, text))?;
-            found.add(answer.data);
-            entries.set_count(found.series)?;
+            let held = answer.data.reserved_bytes();
+            found.add(answer.data, &mut memory)?;
+            active.release_memory(held);
         }
         let mut out = active.response_buffer();
         match found.write(&mut out) {
@@ -97,13 +116,23 @@ fn range_selectors(parameters: &Parameters) -> Result<Vec<String>, ApiError> {
     let one = |text: &&str| {
         let expression =
             promql::parse(text, &OPTIONS).map_err(|error| parse_error("match[]", &error, text))?;
-        match expression.kind {
-            promql::ExprKind::Selector(_) => Ok(format!("{text}[5m]")),
-            _ => Err(ApiError::BadRequest(format!(
-                "invalid parameter \"match[]\": {text:?} is not a selector such as up or \
-                 {{job=\"a\"}}"
-            ))),
+        let invalid = |what: &str| {
+            ApiError::BadRequest(format!("invalid parameter \"match[]\": {text:?} {what}"))
+        };
+        let promql::ExprKind::Selector(selector) = expression.kind else {
+            return Err(invalid("is not a selector such as up or {job=\"a\"}"));
+        };
+        let is_plain = selector.offset == DurationValue::Nanos(0)
+            && selector.at.is_none()
+            && !(selector.anchored || selector.smoothed);
+        if !is_plain {
+            return Err(invalid(
+                "has a modifier such as offset or @: a federation has the latest samples; use a \
+                 selector without one, or remote read",
+            ));
         }
+        let kind = promql::ExprKind::Matrix { selector, range: DurationValue::Nanos(LOOKBACK) };
+        Ok(promql::Expr { kind, span: expression.span }.to_string())
     };
     texts.iter().map(one).collect()
 }
@@ -114,20 +143,52 @@ fn request(text: &str, now: i64) -> QueryRequest<'_> {
 }
 
 impl FederatedFamilies {
-    fn add(&mut self, data: ResultData) {
-        // A selector with an offset or a range of its own has no other data.
-        let ResultData::RawSamples(all) = data else { return };
-        for series in all {
+    /// Adds series; their memory is reserved beside that of `data`.
+    fn add(
+        &mut self,
+        data: ResultData,
+        (entries, active): &mut (EntryBudget<'_>, &ActiveQuery),
+    ) -> Result<(), ApiError> {
+        let ResultData::RawSamples(all) = data else {
+            panic!("BUG: a range selector has raw samples")
+        };
+        for (at, series) in all.into_iter().enumerate() {
+            if at % CHECKED_SERIES == 0 {
+                active.check_cancelled()?;
+            }
             let Some(last) = series.points.into_iter().next_back() else { continue };
             if series.is_running_total {
                 self.deltas += 1;
                 continue;
             }
-            let labels = series.labels.filter(|name| name != NAME);
-            let family = self.families.entry(escaped(series.labels.name(), true)).or_default();
-            if family.insert(labels, (last.time, last.value)).is_none() {
-                self.series += 1;
+            let bytes = last.value.reserved_bytes();
+            if self.insert(series.labels, last.time, last.value) {
+                entries.set_count(self.series + self.left_out.len())?;
+                active.reserve(usize::try_from(bytes).unwrap_or(usize::MAX))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Whether the series is a new one. One whose name and labels are written like those of
+    /// another is left out.
+    fn insert(&mut self, series: LabelSet, time: i64, value: StepValue) -> bool {
+        let written = written_labels(&series);
+        let family = self.families.entry(escaped(series.name(), true)).or_default();
+        match family.entry(written) {
+            Entry::Vacant(free) => {
+                free.insert(LatestSample { series, time, value });
+                self.series += 1;
+                true
+            }
+            // Another selector has selected it, too, or this one by another of its names.
+            Entry::Occupied(found)
+                if found.get().series == series
+                    || (found.get().time == time && found.get().value == value) =>
+            {
+                false
+            }
+            Entry::Occupied(_) => self.left_out.insert(series),
         }
     }
 
@@ -135,7 +196,7 @@ impl FederatedFamilies {
     fn is_part(&self, name: &str) -> bool {
         let base = PARTS.iter().find_map(|part| name.strip_suffix(part));
         let base = base.and_then(|base| self.families.get(base));
-        base.is_some_and(|base| base.values().any(|(_, value)| value.is_distribution()))
+        base.is_some_and(|base| base.values().any(|latest| latest.value.is_distribution()))
     }
 
     fn write(&self, out: &mut BoundedBuffer) -> FmtResult {
@@ -147,13 +208,21 @@ impl FederatedFamilies {
                 self.deltas
             )?;
         }
+        if !self.left_out.is_empty() {
+            writeln!(
+                out,
+                "# {} series are left out, as their names and labels would be written like those \
+                 of others; remote read has them",
+                self.left_out.len()
+            )?;
+        }
         for (name, family) in &self.families {
             if self.is_part(name) {
                 continue;
             }
-            let is_histogram = family.values().any(|(_, value)| value.is_distribution());
+            let is_histogram = family.values().any(|latest| latest.value.is_distribution());
             writeln!(out, "# TYPE {name} {}", if is_histogram { "histogram" } else { "untyped" })?;
-            for (labels, (time, value)) in family {
+            for (labels, LatestSample { time, value, .. }) in family {
                 let ms = time.div_euclid(1_000_000);
                 match (value.histogram(), value.number()) {
                     (Some(histogram), _) => write_histogram(out, name, labels, (&histogram, ms))?,
@@ -166,7 +235,8 @@ impl FederatedFamilies {
     }
 }
 
-/// The classic series of a histogram. Both edges of a non-empty bucket are bounds.
+/// The classic series of a histogram. Its custom bounds are bounds; in other grids both edges of a
+/// non-empty bucket are.
 fn write_histogram(
     out: &mut BoundedBuffer,
     name: &str,
@@ -178,6 +248,17 @@ fn write_histogram(
         write_line(out, (name, "_bucket"), labels, Some(&le), count, ms)
     };
     let (mut sum, mut last) = (0.0, f64::NEG_INFINITY);
+    if let BucketGrid::Custom(bounds) = &histogram.grid {
+        // All of them, so that no series begins later than the others.
+        let mut counts = histogram.positive.iter().peekable();
+        for (index, bound) in (0..).zip(bounds.iter()).filter(|(_, bound)| bound.is_finite()) {
+            while let Some((_, count)) = counts.next_if(|bucket| bucket.0 <= index) {
+                sum += count;
+            }
+            bucket(*bound, sum)?;
+        }
+        return write_totals(out, name, labels, (histogram, ms));
+    }
     for found in histogram.buckets().filter(|bucket| bucket.count != 0.0) {
         if found.lower > last && found.lower.is_finite() {
             bucket(found.lower, sum)?;
@@ -188,7 +269,17 @@ fn write_histogram(
             bucket(last, sum)?;
         }
     }
-    bucket(f64::INFINITY, histogram.count)?;
+    write_totals(out, name, labels, (histogram, ms))
+}
+
+fn write_totals(
+    out: &mut BoundedBuffer,
+    name: &str,
+    labels: &LabelSet,
+    (histogram, ms): (&FloatHistogram, i64),
+) -> FmtResult {
+    let all = bound_text(f64::INFINITY);
+    write_line(out, (name, "_bucket"), labels, Some(&all), histogram.count, ms)?;
     write_line(out, (name, "_sum"), labels, None, histogram.sum, ms)?;
     write_line(out, (name, "_count"), labels, None, histogram.count, ms)
 }
@@ -206,7 +297,7 @@ fn write_line(
     let pairs = labels.iter().filter(|(name, _)| le.is_none() || *name != "le");
     for (at, (name, value)) in pairs.chain(le.map(|le| ("le", le))).enumerate() {
         out.write_char(if at == 0 { '{' } else { ',' })?;
-        write!(out, "{}=\"", escaped(name, false))?;
+        write!(out, "{name}=\"")?;
         for c in value.chars() {
             match c {
                 '"' | '\\' => write!(out, "\\{c}")?,
@@ -237,6 +328,16 @@ fn number_text(value: f64) -> String {
     }
 }
 
+/// Labels with names that are allowed, without that of the metric. Of several that are written with
+/// the same name the first one by stored name stays.
+fn written_labels(series: &LabelSet) -> LabelSet {
+    let mut names = BTreeSet::new();
+    let labels = series.iter().filter(|(name, _)| *name != NAME);
+    let written = labels.map(|(name, value)| (escaped(name, false), value));
+    let kept: Vec<_> = written.filter(|(name, _)| names.insert(name.clone())).collect();
+    LabelSet::new(kept.iter().map(|(name, value)| (&**name, *value)))
+}
+
 /// A name with underscores for characters that are not allowed.
 fn escaped(name: &str, is_metric: bool) -> String {
     let is_allowed = |(at, c): (usize, char)| {
@@ -256,7 +357,9 @@ mod tests {
     use http::StatusCode;
     use model::{Sample, SampleValue, Series, SeriesKind};
 
-    use crate::test_server::{NOW, START, TestServer};
+    use super::*;
+    use crate::query_service::QueryServiceSettings;
+    use crate::test_server::{NOW, START, TestServer, empty_store};
 
     fn send(server: &TestServer, series: Series, value: SampleValue) {
         let series = series.validate().unwrap();
@@ -296,9 +399,35 @@ mod tests {
         let counts: Vec<&str> = buckets.map(|line| line.rsplit(' ').nth(1).unwrap()).collect();
         assert_eq!((counts.first(), counts.last()), (Some(&"0"), Some(&"32")), "{text}");
         assert!(counts.contains(&"30"), "{text}");
+        // The range is added behind a comment, not to it.
+        let (_, text) = server.get("/federate?match[]=pool%20%23%20all").await;
+        assert_eq!(text, format!("# TYPE pool untyped\npool NaN {ms}\n"));
         // A part that is asked for by its own name.
         let (_, text) = server.get("/federate?match[]=shop_took_seconds_count").await;
         assert!(text.contains("shop_took_seconds_count{http_route=\"/\\\"a\\\"\"} 32 "), "{text}");
+    }
+
+    /// A series that begins with the first values of its bucket has no rate of them.
+    #[tokio::test]
+    async fn all_bounds_of_a_federated_histogram_with_fixed_bounds_are_written() {
+        let server = TestServer::new();
+        let scheme = hist::Scheme::explicit(&[1.0, 2.0, 4.0, 8.0]).unwrap();
+        let mut histogram = Histogram::new(scheme);
+        histogram.record_n(1.5, 3);
+        histogram.record_n(9.0, 2);
+        let series = Series::new("took", SeriesKind::Histogram(Temporality::Cumulative));
+        send(&server, series, SampleValue::Histogram(Box::new(histogram)));
+        let (_, text) = server.get("/federate?match[]=took").await;
+        let lines = text.lines().filter(|line| line.starts_with("took_bucket"));
+        let found: Vec<&str> = lines.map(|line| line.rsplit_once(' ').unwrap().0).collect();
+        let expected = [
+            r#"took_bucket{le="1.0"} 0"#,
+            r#"took_bucket{le="2.0"} 3"#,
+            r#"took_bucket{le="4.0"} 3"#,
+            r#"took_bucket{le="8.0"} 3"#,
+            r#"took_bucket{le="+Inf"} 5"#,
+        ];
+        assert_eq!(found, expected);
     }
 
     #[tokio::test]
@@ -313,6 +442,59 @@ mod tests {
         assert_eq!(text.lines().count(), 1, "{text}");
     }
 
+    /// Two samples of one series with the same time, or a label twice, make a scrape fail.
+    #[tokio::test]
+    async fn series_that_are_written_alike_are_left_out_of_a_federation_with_a_comment() {
+        let server = TestServer::new();
+        let gauge = |name| Series::new(name, SeriesKind::Gauge);
+        for (series, value) in [
+            (gauge("a.b"), 1.0),
+            (gauge("a_b"), 2.0),
+            (gauge("c").with_label("http.route", "/"), 3.0),
+            (gauge("c").with_label("http_route", "/"), 4.0),
+        ] {
+            send(&server, series, SampleValue::Number(value));
+        }
+        let uri = "/federate?match[]={\"a.b\"}&match[]=a_b&match[]=c&match[]={__name__=\"c\"}";
+        let (status, text) = server.get(uri).await;
+        assert_eq!(status, StatusCode::OK, "{text}");
+        let comment = "# 2 series are left out, as their names and labels would be written like";
+        assert!(text.starts_with(comment), "{text}");
+        let ms = (NOW - store::SECOND) / 1_000_000;
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let expected = [format!("a_b 1 {ms}"), format!("c{{http_route=\"/\"}} 3 {ms}")];
+        assert_eq!(lines, expected);
+        let labels = written_labels(&LabelSet::new([("x.y", "1"), ("x_y", "2"), (NAME, "d")]));
+        assert!(labels == LabelSet::new([("x_y", "1")]));
+    }
+
+    /// What earlier selectors read stayed reserved: 64 selectors need no more memory than one.
+    #[tokio::test]
+    async fn a_federation_holds_the_memory_of_one_selector() {
+        let max_query_bytes = QueryServiceSettings::QUERY_BYTES_MIN;
+        let settings = QueryServiceSettings { max_query_bytes, ..Default::default() };
+        let server = TestServer::with_store(empty_store(), settings);
+        let mut histogram = Histogram::default();
+        (1..2_000).for_each(|n| histogram.record(1.03f64.powi(n)));
+        for series in 0..8 {
+            let kind = SeriesKind::Histogram(Temporality::Cumulative);
+            let series = Series::new("took", kind).with_label("n", series.to_string());
+            let series = series.validate().unwrap();
+            for second in (1..=20).rev() {
+                let value = SampleValue::Histogram(Box::new(histogram.clone()));
+                server.send(
+                    &series,
+                    Sample { start: START, end: NOW - second * store::SECOND, value },
+                );
+            }
+        }
+        let (status, text) = server.get("/federate?match[]=took{n=\"0\"}").await;
+        assert_eq!(status, StatusCode::OK, "{text}");
+        let all = ["match[]=took{n!=\"\"}"; 8].join("&");
+        let (status, text) = server.get(&format!("/federate?{all}")).await;
+        assert_eq!(status, StatusCode::OK, "{}", &text[..text.len().min(300)]);
+    }
+
     #[tokio::test]
     async fn selectors_of_a_federation_are_checked() {
         let server = TestServer::new();
@@ -320,6 +502,9 @@ mod tests {
             ("", "match[]: found 0 selectors, expected 1 to 64"),
             ("?match[]=sum(a)", "is not a selector such as up"),
             ("?match[]=a{", "parse error"),
+            ("?match[]=a%20offset%205m", "has a modifier such as offset or @"),
+            ("?match[]=a@1", "has a modifier such as offset or @"),
+            ("?match[]=a[5m]", "is not a selector such as up"),
         ] {
             let (status, text) = server.get(&format!("/federate{query}")).await;
             assert_eq!(status, StatusCode::BAD_REQUEST, "{text}");
