@@ -207,12 +207,14 @@ fn node_defaults(context: &Context) -> GroupDefaults {
 async fn replay(context: Context, request: Request) -> Result<JsonBody, ApiError> {
     let parameters = Parameters::of_uri(request.uri())?.reject_unknown(PARAMETERS)?;
     let kind = BodyKind::of(request.headers().get(http::header::CONTENT_TYPE));
-    // One large body is in memory at a time.
+    // Before the lane: an upload may be slow. Its memory is that of the bodies.
+    let text = ReplayBody::read(kind, request.into_body()).await?;
+    // The files of one request are parsed at a time.
     let early = match kind {
         BodyKind::Json => Some(context.queries.replay_lane.enter()?),
         BodyKind::Yaml | BodyKind::Toml => None,
     };
-    let body = ReplayBody::read(kind, request.into_body()).await?;
+    let body = ReplayBody::parse_text(kind, text)?;
     let (supervisor, shared) = (context.intake.supervisor().clone(), context.clone());
     // A large file takes a while.
     let parse = move || {

@@ -14,7 +14,7 @@ use crate::route::JSON;
 /// Maximum size of a rule file in bytes.
 const RULES_BYTES_MAX: usize = 1 << 20;
 /// Maximum size of a rule file with the files that its rules name: a day of windows of five minutes
-/// of some streams. One such body is in memory at a time.
+/// of some streams.
 const FILES_BYTES_MAX: usize = 16 << 20;
 
 /// What a body is.
@@ -58,15 +58,18 @@ pub(super) struct ReplayBody {
 }
 
 impl ReplayBody {
-    /// Reads a body.
-    pub(super) async fn read(kind: BodyKind, body: Body) -> Result<ReplayBody, ApiError> {
+    /// Reads the text of a body.
+    pub(super) async fn read(kind: BodyKind, body: Body) -> Result<String, ApiError> {
         let bytes_max = kind.bytes_max();
         let bytes = axum::body::to_bytes(body, bytes_max).await.map_err(|error| {
             let limit = format!("the size limit is {bytes_max} bytes");
             ApiError::BadRequest(format!("cannot read the rule file: {error}; {limit}"))
         })?;
-        let text = String::from_utf8(bytes.into())
-            .map_err(|_| ApiError::BadRequest("the rule file is not UTF-8".to_owned()))?;
+        String::from_utf8(bytes.into())
+            .map_err(|_| ApiError::BadRequest("the rule file is not UTF-8".to_owned()))
+    }
+
+    pub(super) fn parse_text(kind: BodyKind, text: String) -> Result<ReplayBody, ApiError> {
         let default_name = if kind == BodyKind::Yaml { "rules.yaml" } else { "rules.toml" };
         let found = match kind {
             BodyKind::Yaml | BodyKind::Toml => ReplayBody { rules: text, ..ReplayBody::default() },

@@ -190,6 +190,35 @@ async fn one_replay_runs_at_a_time() {
     replay(&server, "", RULES).await;
 }
 
+/// A body that does not end.
+struct SlowBody;
+
+impl http_body::Body for SlowBody {
+    type Data = bytes::Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<bytes::Bytes>, Self::Error>>> {
+        std::task::Poll::Pending
+    }
+}
+
+/// It held the lane, which has place for one.
+#[tokio::test]
+async fn a_slow_upload_does_not_keep_others_from_replaying() {
+    let server = TestServer::new();
+    let request =
+        Request::post("/v1/rules/replay?file=a.toml").header("content-type", "application/json");
+    let upload = server.respond(request.body(Body::new(SlowBody)).unwrap());
+    tokio::select! {
+        biased;
+        _ = upload => panic!("the upload does not end"),
+        _ = replay(&server, "", RULES) => {}
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replay_ends_when_the_client_disconnects() {
     let server = std::sync::Arc::new(TestServer::new());
