@@ -1,7 +1,8 @@
 //! `/v1/exemplars`: requests that stand for the values of a selection, and how many these are.
 
 use std::collections::HashMap;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 
 use hist::{Bracket, LimitInclusion, Mixture};
 use model::{Selector, Series, SeriesId};
@@ -22,6 +23,8 @@ use report::document::{count, labels};
 const DEFAULT_LIMIT: usize = 100;
 /// Maximum number: some 10 MB of JSON.
 pub(crate) const LIMIT_MAX: usize = 10_000;
+/// Memory of a selected series with its labels.
+const SERIES_BYTES: usize = 512;
 
 pub(super) async fn exemplars(
     context: Context,
@@ -80,7 +83,7 @@ fn time_range(parameters: &Parameters, now: i64) -> Result<Range<i64>, ApiError>
 /// Series of a request, and its bounds in their unit.
 struct ExemplarSeries {
     selector: String,
-    series: HashMap<SeriesId, Series>,
+    series: HashMap<SeriesId, Arc<Series>>,
     /// Histograms, and buckets of classic ones: none if the selector matches only other kinds.
     distributions: Vec<store::SeriesEntryRef>,
     left_out: Vec<store::SeriesEntryRef>,
@@ -96,16 +99,25 @@ impl ExemplarSeries {
         (series_max, active): (u64, &ActiveQuery),
     ) -> Result<ExemplarSeries, ApiError> {
         let selector = parameters.selectors("selector")?;
+        let reserve = |series: usize| active.reserve(series.saturating_mul(SERIES_BYTES));
         let (mut all, is_distribution) =
             match selection::find_distributions(view, &selector, series_max, active) {
                 Ok(found) => (found, true),
                 // Exemplars of counters and gauges have no distribution.
-                Err(error @ ApiError::NotFound(_)) => match view.select(&selector) {
-                    others if others.is_empty() => return Err(error),
-                    others => (others, false),
-                },
+                Err(error @ ApiError::NotFound(_)) => {
+                    let count = view.each_series(&selector, &mut |_| ControlFlow::Break(()));
+                    reserve(count)?;
+                    match view.select(&selector) {
+                        others if others.is_empty() => return Err(error),
+                        others => (others, false),
+                    }
+                }
                 Err(error) => return Err(error),
             };
+        if is_distribution {
+            reserve(all.len())?;
+        }
+        active.check_cancelled()?;
         let left_out = if is_distribution { split_off_unitless(&mut all) } else { Vec::new() };
         let unit = selection::common_unit(&selector, &all)?;
         let bound = |name: &str| {
@@ -122,7 +134,7 @@ impl ExemplarSeries {
         let (above, up_to) = (bound("above")?, bound("up_to")?);
         Ok(ExemplarSeries {
             selector: text_of(&selector, parameters),
-            series: all.iter().map(|of| (of.series.id(), (*of.series).clone())).collect(),
+            series: all.iter().map(|of| (of.series.id(), Arc::clone(&of.series))).collect(),
             distributions: if is_distribution { all } else { Vec::new() },
             left_out,
             unit,
@@ -195,14 +207,14 @@ fn document(
 
 fn exemplar_json(
     selected: &SelectedExemplar,
-    series: &HashMap<SeriesId, Series>,
+    series: &HashMap<SeriesId, Arc<Series>>,
     template: Option<&str>,
 ) -> Json {
     let exemplar = &selected.exemplar;
     let trace_id = id_text(&exemplar.trace_id);
     let span_id = id_text(&exemplar.span_id);
     let of = series.get(&selected.series);
-    let pairs = of.map_or(&[][..], Series::labels).iter();
+    let pairs = of.map_or(&[][..], |series| series.labels()).iter();
     let url = template.zip(trace_id.as_ref()).map(|(template, trace)| {
         let span = span_id.as_deref().unwrap_or_default();
         template.replace("{trace_id}", trace).replace("{span_id}", span)
