@@ -364,8 +364,9 @@ fn parse_line(line: &str) -> Result<Token, String> {
         ));
     };
     let scope = |text: &str| {
-        Scope::parse(text)
-            .ok_or_else(|| format!("expected ingest, read, admin or alerts, found {text:?}"))
+        Scope::parse(text).ok_or_else(|| {
+            format!("expected ingest, read, admin, alerts or exemplars, found {text:?}")
+        })
     };
     let proof = if let Some(hash) = proof.strip_prefix("blake3:") {
         let hash = blake3::Hash::from_hex(hash);
