@@ -271,7 +271,8 @@ test("the headline names the worst of all rows, shown or not, and counts all of 
 });
 
 test("a row without values is one only if its history has been read", () => {
-  const short = { ratio: null, reason: "no values in the last hour", days: 0 } as const;
+  const reason = "no values in the last hour";
+  const short = { ratio: null, reason, days: 0, daysMin: null } as const;
   const empty = { countNow: 0, countToday: 0, state: "unknown" } as const;
   expect(hasNoValues(row({ ...empty, unusual: short }))).toBe(true);
   expect(hasNoValues(row(empty))).toBe(false);
@@ -288,14 +289,14 @@ test("an unknown row says why", () => {
   expect(reason({ latest: null, countNow: 0 })).toBe("no data");
   expect(reason({ latest: NOW - 2.4 * HOUR, countNow: 0 })).toBe("no data for 2 h");
   expect(reason({ threshold: null })).toBe("not read yet");
-  const short = { ratio: null, reason: "history too short", days: 0 } as const;
+  const short = { ratio: null, reason: "history too short", days: 0, daysMin: 3 } as const;
   expect(reason({ threshold: null, unusual: short })).toBe("not read yet");
   expect(reason({})).toBe("not read yet");
 });
 
 // On a new server, rate and percentiles were there, but what stood out was "unknown".
 test("a row with few values says what is known, and when it has a threshold", () => {
-  const short = { ratio: null, reason: "history too short", days: 0 } as const;
+  const short = { ratio: null, reason: "history too short", days: 0, daysMin: 3 } as const;
   const young = row({
     state: "unknown",
     threshold: null,
@@ -332,8 +333,8 @@ test("thresholds say where they come from, and ratios why they are unknown", () 
   expect(describeThreshold({ value: 1, origin: "user", learnedFrom: null })).toBe("yours");
   const slo = { value: 1, origin: "slo", slo: "checkout", learnedFrom: null } as const;
   expect(describeThreshold(slo)).toBe("SLO checkout");
-  const unknown = { ratio: null, reason: "history too short", days: 2 } as const;
-  expect(describeUnusual(unknown)).toBe("history too short, known in 1 d");
+  const unknown = { ratio: null, reason: "history too short", days: 2, daysMin: 6 } as const;
+  expect(describeUnusual(unknown)).toBe("history too short, known in 4 d");
   expect(describeUnusual({ ratio: exact(3.24), days: 7 })).toBe("3.2×");
   expect(describeUnusual(null)).toBe("not compared yet");
   expect(roundDuration(59_400)).toBe("59 s");

@@ -255,10 +255,14 @@ fn unusual_text(unusual: &Value) -> String {
     }
     match (bracket(&unusual["ratio"]), unusual["reason"].as_str()) {
         (Some(ratio), _) => format!("{:.1}x", ratio.estimate),
-        (None, Some("history too short")) => {
-            let missing = 3_u64.saturating_sub(unusual["days"].as_u64().unwrap_or(0)).max(1);
-            format!("history too short: known in {missing} d")
-        }
+        (None, Some(reason @ "history too short")) => match unusual["days_min"].as_u64() {
+            Some(days) => {
+                let missing = days.saturating_sub(unusual["days"].as_u64().unwrap_or(0)).max(1);
+                format!("{reason}: known in {missing} d")
+            }
+            // Of an older server.
+            None => reason.to_owned(),
+        },
         (None, _) => "unknown".to_owned(),
     }
 }
@@ -451,7 +455,7 @@ mod tests {
             "state": "unknown", "state_today": "unknown", "count_now": 90, "count_today": 200,
             "above_now": null, "above_today": null, "threshold": null, "rate": 0.5,
             "p50": one(0.012), "p99": one(0.25), "max": one(0.3), "latest_ns": 0,
-            "unusual": {"ratio": null, "reason": "history too short", "days": 0}
+            "unusual": {"ratio": null, "reason": "history too short", "days": 0, "days_min": 3}
         });
         let document = |row: &Value| json!({"total": 1, "now_ns": 0, "threshold_values_min": 500, "rows": [row]});
         let text = overview_text(&document(&row), &Terminal::new(true));
@@ -484,7 +488,11 @@ mod tests {
             [learned(673), learned(7 * 24 * 60), learned(90)],
             ["p99 of 11 h", "p99 of 7 d", "p99 of 90 min"]
         );
-        let unusual = json!({"ratio": null, "reason": "history too short", "days": 0});
-        assert_eq!(unusual_text(&unusual), "history too short: known in 3 d");
+        let unusual = |days_min: Option<u64>| {
+            let reason = "history too short";
+            unusual_text(&json!({"ratio": null, "reason": reason, "days": 1, "days_min": days_min}))
+        };
+        assert_eq!(unusual(Some(5)), "history too short: known in 4 d");
+        assert_eq!(unusual(None), "history too short");
     }
 }

@@ -12,8 +12,6 @@ import { formatCount, formatInput, parseThreshold } from "./unit";
 const HOUR = 3_600e3;
 /** "Now": the last five minutes. */
 const RECENT = 5 * 60e3;
-/** Days with values in the same hour from which on it is known how unusual an hour is. */
-const UNUSUAL_DAYS = 3;
 
 export const GROUPS = ["services", "host", "topdeck"] as const;
 export type RowGroup = (typeof GROUPS)[number];
@@ -43,7 +41,9 @@ export interface UserCounts {
 }
 
 export type Unusual =
-  { ratio: Bracket; days: number } | { ratio: null; reason: string; days: number };
+  | { ratio: Bracket; days: number }
+  // `daysMin`: days with values from which on it is known, if there are too few.
+  | { ratio: null; reason: string; days: number; daysMin: number | null };
 
 export interface RowThreshold {
   value: number;
@@ -188,7 +188,12 @@ interface RowJson {
     start_ns?: number;
     end_ns?: number;
   } | null;
-  unusual: { ratio: BracketJson | null; reason?: string; days: number } | null;
+  unusual: {
+    ratio: BracketJson | null;
+    reason?: string;
+    days: number;
+    days_min?: number;
+  } | null;
   rate: number;
   p50: BracketJson | null;
   p99: BracketJson | null;
@@ -320,7 +325,11 @@ function parseRow(row: RowJson): OverviewRow {
       days: unusual.days,
       ...(unusual.ratio
         ? { ratio: parseBracket(unusual.ratio) }
-        : { ratio: null, reason: unusual.reason ?? "unknown" }),
+        : {
+            ratio: null,
+            reason: unusual.reason ?? "unknown",
+            daysMin: unusual.days_min ?? null,
+          }),
     },
     rate: row.rate,
     p50: bracket(row.p50),
@@ -417,10 +426,8 @@ export function describeThresholdWait(row: OverviewRow, needed: number): string 
 export function describeUnusual(unusual: Unusual | null): string {
   if (!unusual) return "not compared yet";
   if (unusual.ratio) return `${formatFactor(unusual.ratio.estimate)}×`;
-  if (unusual.reason === "history too short") {
-    return `history too short, known in ${Math.max(UNUSUAL_DAYS - unusual.days, 1)} d`;
-  }
-  return unusual.reason;
+  if (unusual.daysMin === null) return unusual.reason;
+  return `${unusual.reason}, known in ${Math.max(unusual.daysMin - unusual.days, 1)} d`;
 }
 
 export function formatFactor(ratio: number): string {

@@ -279,6 +279,7 @@ mod tests {
         assert_eq!(row["max"]["estimate"], 1000.0);
         assert_eq!(row["latest_ns"], NOW);
         assert_eq!(row["unusual"]["reason"], "history too short");
+        assert_eq!(row["unusual"]["days_min"], 3);
         assert_eq!(row["selector"], "latency");
         let cells = row["heatmap"]["cells"].as_str().unwrap();
         assert_eq!(cells.len(), 60 * 24);

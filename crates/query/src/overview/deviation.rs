@@ -11,7 +11,7 @@ use hist::{Bracket, Mixture};
 /// Days of the history.
 pub const DAYS: usize = 7;
 /// Least number of days with values for a ratio.
-pub(crate) const DAYS_MIN: usize = 3;
+pub const DAYS_MIN: usize = 3;
 
 /// How unusual the last hour is.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,7 +11,7 @@ use hist::Bracket;
 use model::selector;
 use query::overview::affected_users::AffectedUsers;
 use query::overview::day_hours::{AffectedPeriod, WorstHour};
-use query::overview::deviation::Deviation;
+use query::overview::deviation::{DAYS_MIN, Deviation};
 use query::overview::mini_heatmap::{BINS, COLUMNS, MiniHeatmap};
 use query::overview::row_threshold::{RowThreshold, ThresholdOrigin, VALUES_MIN};
 use query::overview::{
@@ -200,11 +200,7 @@ fn range_json(range: &Range<i64>) -> Json {
 
 fn deviation_json(deviation: &Deviation) -> Json {
     let unknown = |reason: &str, days: usize| {
-        Object(vec![
-            ("ratio", Null),
-            ("reason", Text(reason.to_owned())),
-            ("days", integer(days as u64)),
-        ])
+        vec![("ratio", Null), ("reason", Text(reason.to_owned())), ("days", integer(days as u64))]
     };
     match deviation {
         Deviation::Ratio { ratio, distance, spread, days } => {
@@ -220,8 +216,12 @@ fn deviation_json(deviation: &Deviation) -> Json {
             }
             Object(fields)
         }
-        Deviation::HistoryTooShort { days } => unknown("history too short", *days),
-        Deviation::NoValues => unknown("no values in the last hour", 0),
+        Deviation::HistoryTooShort { days } => {
+            let mut fields = unknown("history too short", *days);
+            fields.push(("days_min", integer(DAYS_MIN as u64)));
+            Object(fields)
+        }
+        Deviation::NoValues => Object(unknown("no values in the last hour", 0)),
     }
 }
 
