@@ -44,6 +44,15 @@ impl<'a> QueryBudget<'a> {
     pub(crate) fn charge_samples(&self, samples: u64) -> Result<()> {
         // Relaxed: only an amount, which orders nothing else.
         let found = self.samples.fetch_add(samples, Ordering::Relaxed).saturating_add(samples);
+        let charged = self
+            .check_samples(found)
+            .and_then(|()| self.context.reserve_memory(samples.saturating_mul(SAMPLE_BYTES)));
+        // What is not charged must not be released.
+        charged.inspect_err(|_| _ = self.samples.fetch_sub(samples, Ordering::Relaxed))?;
+        self.check_deadline()
+    }
+
+    fn check_samples(&self, found: u64) -> Result<()> {
         let (max, bytes) = (self.limits.samples, found.saturating_mul(SAMPLE_BYTES));
         if found > max {
             let remedy = "use longer steps, a shorter range or fewer series, or raise max_samples"
@@ -65,8 +74,7 @@ impl<'a> QueryBudget<'a> {
                 remedy,
             });
         }
-        self.context.reserve_memory(samples.saturating_mul(SAMPLE_BYTES))?;
-        self.check_deadline()
+        Ok(())
     }
 
     /// Checks that points for all steps of some streams, with or without values, fit in memory.

@@ -106,15 +106,15 @@ pub(crate) fn quantiles(
     let HistogramSeriesList { list, charged_samples: held } =
         evaluation.histogram_series(of, call.steps)?;
     let mut warnings = DistributionWarnings::new(of.span);
-    let mut streams = Vec::new();
+    let mut all = Vec::new();
     for subject in list {
-        for qs in &qs {
-            let all = quantile_stream(subject.clone(), qs, call, &mut warnings);
-            streams.extend(by_quantile(all, label, qs));
-        }
+        all.extend(qs.iter().map(|qs| quantile_stream(subject.clone(), qs, call, &mut warnings)));
         evaluation.budget.check_deadline()?;
     }
     warnings.emit(&mut evaluation.warnings);
+    evaluation.check_recorded_range(of, &mut all, (call.steps, of.span))?;
+    let streams = all.into_iter().zip(qs.iter().cycle());
+    let streams = streams.flat_map(|(stream, qs)| by_quantile(stream, label, qs)).collect();
     finish_streams(evaluation, streams, held, call)
 }
 

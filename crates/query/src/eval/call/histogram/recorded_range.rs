@@ -3,16 +3,19 @@
 //! These functions have the buckets of a histogram only, as in Prometheus. With the default bounds
 //! of OpenTelemetry, a quantile of requests in seconds lies anywhere between 0 and 5 s, although
 //! the sender has recorded a maximum of 0.3 s. The store has it in the increase over the same
-//! window. It is read only if a quantile is wide.
+//! window. It is read only of histograms of which a quantile is wide, and only if the limits of the
+//! query allow it: without it, the quantiles are those of Prometheus.
+
+use std::collections::{HashMap, HashSet};
 
 use hist::Bracket;
 use model::selector::{NAME as NAME_TAG, Pattern};
 use model::{Selector, SeriesKind};
 
-use crate::error::{Result, SourceSpan};
+use crate::error::{Error, Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::histogram::GoNumber;
-use crate::labels::NAME;
+use crate::labels::{LabelSet, NAME};
 use crate::plan::{
     ExactRange, Grouping, PlanNode, PlanOp, RangeExtension, RangeSource, SeriesFetch,
 };
@@ -44,17 +47,39 @@ impl Evaluation<'_> {
         (steps, span): (StepGrid, SourceSpan),
     ) -> Result<()> {
         let is_wide = |value: &StepValue| value.bracket().is_some_and(|of| of.is_wide());
-        if !streams.iter().flat_map(|stream| stream.points.iter().flatten()).any(is_wide) {
+        let is_affected = |stream: &&Stream| stream.points.iter().flatten().any(is_wide);
+        let wide: HashSet<LabelSet> =
+            streams.iter().filter(is_affected).map(|stream| stream.labels.with(NAME, "")).collect();
+        if wide.is_empty() {
             return Ok(());
         }
         let Some(exact) = exact_counterpart(of) else { return Ok(()) };
-        let recorded = self.recorded_distributions(&exact, steps)?;
+        let charged = self.budget.charged_samples();
+        let recorded = self.recorded_distributions(&exact, &wide, steps);
+        let result = match recorded {
+            Ok(recorded) => self.compare_recorded(of, streams, recorded, span),
+            Err(Error::Limit { .. } | Error::Memory { .. }) => Ok(()),
+            Err(error) => Err(error),
+        };
+        self.budget.release_samples(self.budget.charged_samples().saturating_sub(charged));
+        result
+    }
+
+    fn compare_recorded(
+        &mut self,
+        of: &PlanNode,
+        streams: &mut [Stream],
+        recorded: Vec<Stream>,
+        span: SourceSpan,
+    ) -> Result<()> {
+        let is_wide = |value: &StepValue| value.bracket().is_some_and(|of| of.is_wide());
+        let recorded: HashMap<LabelSet, Stream> =
+            recorded.into_iter().map(|stream| (stream.labels.with(NAME, ""), stream)).collect();
         let is_clipped = self.settings.clips_quantiles;
         let mut worst: Option<OutsideQuantile> = None;
         for stream in streams {
-            let labels = stream.labels.with(NAME, "");
-            let same = recorded.iter().find(|of| of.labels.with(NAME, "") == labels);
-            let Some(same) = same else { continue };
+            self.budget.check_deadline()?;
+            let Some(same) = recorded.get(&stream.labels.with(NAME, "")) else { continue };
             for (point, recorded) in stream.points.iter_mut().zip(&same.points) {
                 let (Some(value), Some(StepValue::Distribution(mixture))) = (&*point, recorded)
                 else {
@@ -83,17 +108,25 @@ impl Evaluation<'_> {
         Ok(())
     }
 
-    /// Increases of the stored histograms; without those of which only counters are stored, which
-    /// have no minimum and maximum.
+    /// Increases of the stored histograms with these labels; without those of which only counters
+    /// are stored, which have no minimum and maximum.
     fn recorded_distributions(
         &mut self,
         exact: &ExactRange,
+        wide: &HashSet<LabelSet>,
         steps: StepGrid,
     ) -> Result<Vec<Stream>> {
         let shift = exact.fetch.shift;
         let range = shift.apply(steps.start).saturating_sub(exact.range)..shift.apply(steps.end());
         let mut handles = self.source.select_in_range(&exact.fetch.selector, &range)?;
-        handles.retain(|handle| matches!(handle.kind, SeriesKind::Histogram(_)));
+        handles.retain(|handle| {
+            let labels = || match &exact.grouping {
+                Some(grouping) => grouping.group_labels(&handle.labels),
+                None => handle.labels.clone(),
+            };
+            matches!(handle.kind, SeriesKind::Histogram(_))
+                && wide.contains(&labels().with(NAME, ""))
+        });
         // What is missing is missing in the quantile, too, and reported there.
         let gaps = std::mem::take(&mut self.gaps);
         let streams = self.exact_streams(exact, handles, steps);
