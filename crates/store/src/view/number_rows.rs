@@ -259,11 +259,12 @@ impl NumberRead<'_, '_> {
     ) -> Result<bool> {
         let (view, range) = (self.view, self.range);
         let Ok(part) = view.inner.part(info.number) else { return Ok(false) };
-        if gather::missing_rows(&*part, info)?.is_some() {
+        // The ordinary path makes a gap of what is damaged.
+        if !matches!(gather::missing_rows(&*part, info), Ok(None)) {
             return Ok(false);
         }
         let (mut of_series, mut locations) = (Vec::new(), Vec::new());
-        part.find_all(ids, &mut |at, location| {
+        let looked = part.find_all(ids, &mut |at, location| {
             let Some(&at) = positions.get(at) else { return };
             let is_touched = location.end > range.start && location.start <= range.end;
             let held = self.last.as_ref().and_then(|last| last.get(at as usize)?.end());
@@ -271,7 +272,10 @@ impl NumberRead<'_, '_> {
                 of_series.push(at);
                 locations.push(*location);
             }
-        })?;
+        });
+        if looked.is_err() {
+            return Ok(false);
+        }
         let (mut decoder, mut is_taken) = (NumberDecoder::default(), true);
         part.read_all(&locations, &mut |number, bytes| {
             if number.is_multiple_of(SERIES_AT_ONCE) {

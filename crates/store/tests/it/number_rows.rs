@@ -1,10 +1,12 @@
 //! Rows of many series of numbers that are read part by part, against the read of each series.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use hist::codec::header::Temporality;
 use model::{Gap, Sample, SampleValue, Selector, Series, SeriesKind};
 use proptest::prelude::*;
+use sim::{DiskOperation, Fault, FaultKind, SimDisk};
 use store::{DAY, HOUR, LastNumber, MINUTE, ReadView, SECOND, SelectedSeries};
 
 use crate::fixture::{StoreFixture, histogram, ingest, latency, sample};
@@ -182,4 +184,28 @@ fn series_are_read_together_or_not_at_all() {
     store.catch_up().unwrap();
     let view = store.view().unwrap();
     assert!(view.number_rows(&selected(&view), &range, &mut |_| true).unwrap().is_none());
+}
+
+/// The read of each series makes a gap of what cannot be read.
+#[test]
+fn unreadable_part_is_left_to_the_read_of_each_series() {
+    let disk = SimDisk::new(1);
+    let world = StoreFixture::on_disk(Arc::new(disk.process()));
+    let store = world.open().unwrap();
+    let one = series(0);
+    ingest(&store, 1, &[(&one, sample(START, START + SECOND, 1.0))]);
+    store.flush().unwrap();
+    drop(store);
+    let store = world.open().unwrap();
+    let view = store.view().unwrap();
+    let all = selected(&view);
+    disk.inject(Fault {
+        operation: DiskOperation::Read,
+        path_contains: ".part".to_owned(),
+        skip: 0,
+        times: u64::MAX,
+        kind: FaultKind::Os(5),
+    });
+    let range = START..START + MINUTE;
+    assert!(view.number_rows(&all, &range, &mut |_| true).unwrap().is_none());
 }
