@@ -19,8 +19,13 @@ pub fn open(dir: &Path) -> Result<Store> {
         has_background_thread: false,
         ..journal::Options::default()
     };
-    let options =
-        store::Options { has_background_thread: false, journal, ..store::Options::default() };
+    let options = store::Options {
+        has_background_thread: false,
+        journal,
+        // The settings of the store's server may keep more than the default.
+        exemplars: store::ExemplarOptions::unlimited(),
+        ..store::Options::default()
+    };
     let store = Store::open(Arc::new(OsDisk), dir, &options).map_err(with_dir(dir))?;
     let opened = store.journal().recovery_report();
     for gap in &opened.gaps {

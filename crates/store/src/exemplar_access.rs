@@ -10,6 +10,7 @@ use std::ops::Range;
 use hist::LimitInclusion;
 use model::{BatchReader, Exemplar, SeriesId};
 
+use crate::error::Result;
 use crate::exemplars::{self, ExemplarRequest, ExemplarSelection, ExemplarStat};
 use crate::inner::StoreInner;
 use crate::mutex::lock;
@@ -26,18 +27,27 @@ impl Store {
         let inner = self.inner();
         // What was acknowledged before is included; a failure is reported elsewhere.
         let _ = inner.catch_up();
-        let mut reservoir = lock(&inner.exemplars);
-        reservoir.expire(inner.now());
-        exemplars::select(&reservoir, request, count_above)
+        let now = inner.now();
+        let (candidates, covered_from) = {
+            let mut reservoir = lock(&inner.exemplars);
+            reservoir.expire(now);
+            (exemplars::collect(&reservoir, request), reservoir.covered_from(now))
+        };
+        let matched = candidates.len() as u64;
+        // Ingest does not wait for the ranking.
+        let chosen = exemplars::choose(candidates, request, count_above);
+        let exemplars = exemplars::complete(&lock(&inner.exemplars), &chosen);
+        ExemplarSelection { exemplars, matched, covered_from }
     }
 
     /// State of the exemplars.
     pub fn exemplar_stat(&self) -> ExemplarStat {
         let inner = self.inner();
         let _ = inner.catch_up();
+        let now = inner.now();
         let mut reservoir = lock(&inner.exemplars);
-        reservoir.expire(inner.now());
-        reservoir.stat()
+        reservoir.expire(now);
+        reservoir.stat(now)
     }
 }
 
@@ -64,21 +74,29 @@ impl StoreInner {
     /// Saves the exemplars if they have changed: before the records that have them leave the
     /// journal. A failure costs no samples and is reported as a warning.
     pub(crate) fn save_exemplars(&self) {
+        if let Err(error) = self.try_save_exemplars() {
+            self.add_warning(format!("exemplars are only in memory: {error}"));
+        }
+    }
+
+    fn try_save_exemplars(&self) -> Result<()> {
         let bytes = {
             let mut reservoir = lock(&self.exemplars);
             reservoir.expire(self.now());
             reservoir.take_changes().then(|| exemplars::encode(&reservoir))
         };
-        let Some(bytes) = bytes else { return };
-        if let Err(error) = self.exemplar_file.replace(&bytes) {
-            lock(&self.exemplars).set_changed();
-            self.add_warning(format!("exemplars are only in memory: {error}"));
-        }
+        let Some(bytes) = bytes else { return Ok(()) };
+        self.exemplar_file.replace(&bytes).inspect_err(|_| lock(&self.exemplars).set_changed())
     }
 
-    /// Deletes the exemplars of series in a range, and saves the rest: attributes may be personal.
-    pub(crate) fn delete_exemplars(&self, series: &dyn Fn(&SeriesId) -> bool, range: &Range<i64>) {
+    /// Deletes the exemplars of series in a range, and saves the rest: attributes may be personal,
+    /// so a failure is the caller's.
+    pub(crate) fn delete_exemplars(
+        &self,
+        series: &dyn Fn(&SeriesId) -> bool,
+        range: &Range<i64>,
+    ) -> Result<()> {
         lock(&self.exemplars).delete(series, range);
-        self.save_exemplars();
+        self.try_save_exemplars()
     }
 }

@@ -18,8 +18,8 @@ use crate::resolution::HOUR;
 pub(crate) use exemplar_file::{ExemplarFile, encode};
 pub(crate) use reservoir::Reservoir;
 pub use reservoir::{ExemplarCounts, ExemplarStat};
-pub(crate) use selection::select;
 pub use selection::{ExemplarSelection, SelectedExemplar};
+pub(crate) use selection::{choose, collect, complete};
 
 /// How exemplars are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +31,23 @@ pub struct ExemplarOptions {
     pub retention: i64,
 }
 
+impl ExemplarOptions {
+    /// Keeps all: for programs that open a store for a while, and must not remove what its owner
+    /// keeps.
+    pub fn unlimited() -> ExemplarOptions {
+        ExemplarOptions { bytes_max: usize::MAX, retention: i64::MAX }
+    }
+}
+
 impl Default for ExemplarOptions {
     fn default() -> ExemplarOptions {
         ExemplarOptions { bytes_max: 32 << 20, retention: HOUR }
     }
+}
+
+impl ExemplarRequest {
+    /// Memory that each exemplar of the store takes at most while exemplars are selected.
+    pub const CANDIDATE_BYTES: u64 = 2 * size_of::<selection::WeightedCandidate>() as u64;
 }
 
 /// Which exemplars are selected.
@@ -48,6 +61,6 @@ pub struct ExemplarRequest {
     pub above: f64,
     /// Upper bound of their values, inclusive.
     pub up_to: f64,
-    /// Maximum number. More are sampled by weight; the maximum is always among them.
+    /// Maximum number. More are sampled by weight, with the largest.
     pub limit: usize,
 }

@@ -96,7 +96,10 @@ impl Store {
         let quarantine = Quarantine::open(Arc::clone(&disk), dir, supervisor)?;
         let exemplar_file = ExemplarFile::new(Arc::clone(&disk), dir);
         let mut exemplars = Reservoir::new(options.exemplars, EXEMPLAR_SEED);
-        notes.extend(exemplar_file.read_into(&mut exemplars, (options.clock)()));
+        // The journal of a restored store is new.
+        let is_restored = manifest.position == 0 && !manifest.parts.is_empty();
+        let opened_at = (options.clock)();
+        notes.extend(exemplar_file.read_into(&mut exemplars, (opened_at, is_restored)));
         let journal = Journal::open(disk, &dir.join("journal"), &options.journal)?;
         let subscriber = open_subscriber(&journal, &manifest, dir, &mut notes)?;
         let producers = manifest.producers.clone();
@@ -287,12 +290,13 @@ impl Store {
         series: Vec<SeriesNumber>,
         range: std::ops::Range<i64>,
     ) -> Result<DeletionResult> {
-        let ids = {
+        let ids: BTreeSet<SeriesId> = {
             let index = self.inner.index();
             series.iter().map(|&number| index.id(number)).collect()
         };
-        let deleted = self.inner.delete(&ids, range.clone());
-        self.inner.delete_exemplars(&|id| ids.contains(id), &range);
+        // If they cannot be deleted, nothing is, and the caller repeats it.
+        self.inner.delete_exemplars(&|id| ids.contains(id), &range)?;
+        let deleted = self.inner.delete(&ids, range);
         // Reads during the deletion opened earlier parts.
         self.inner.remove_unreferenced();
         let mut deleted = deleted?;

@@ -47,7 +47,10 @@ pub(super) async fn exemplars(
         let series_max = queries.settings.limits.series;
         let series_max = parameters.integer("max_series", series_max, u64::MAX)?.min(series_max);
         let selected = ExemplarSeries::find(&parameters, view, (series_max, active))?;
-        let values = selected.values(view, &range)?;
+        let stat = store.exemplar_stat();
+        // Exemplars stand for the values of the time of which they are complete.
+        let covered = range.start.max(stat.covered_from)..range.end;
+        let values = selected.values(view, &covered)?;
         active.check_cancelled()?;
         let request = ExemplarRequest {
             series: selected.series.keys().copied().collect(),
@@ -59,6 +62,9 @@ pub(super) async fn exemplars(
         let count_above = |limit: f64, inclusion: LimitInclusion| {
             Some(values.as_ref()?.count_above(limit, inclusion).estimate as f64)
         };
+        // All that match are ranked at once.
+        let ranked = stat.exemplars.saturating_mul(ExemplarRequest::CANDIDATE_BYTES);
+        active.reserve(usize::try_from(ranked).unwrap_or(usize::MAX))?;
         let found = store.select_exemplars(&request, &count_above);
         let count = values.as_ref().map(|values| count_between(values, &selected));
         let template = queries.settings.trace_url.as_deref();
@@ -143,9 +149,9 @@ impl ExemplarSeries {
         })
     }
 
-    /// All values of a range; `None` if the series have no distribution.
+    /// All values of a range; `None` if the series have no distribution, or the range is empty.
     fn values(&self, view: &ReadView, range: &Range<i64>) -> Result<Option<Mixture>, ApiError> {
-        if self.distributions.is_empty() {
+        if self.distributions.is_empty() || range.is_empty() {
             return Ok(None);
         }
         let grid = TimeGrid { start: range.start, step: range.end - range.start, columns: 1 };

@@ -2,14 +2,18 @@
 //!
 //! ```text
 //! magic    8      "tdexempl"
-//! version  u32    1
+//! version  u32    2
+//! complete i64    exemplars before this time may be missing; not in version 1
+//! checksum u32    CRC-32C of the bytes before; not in version 1
 //! blocks, until the end, each:
 //!   length   u32  of the exemplars
 //!   checksum u32  CRC-32C of the exemplars
 //!   exemplars     as in a batch (docs/formats/batch.md)
 //! ```
 //! Numbers are little-endian. A block whose checksum does not match is left out, and so is the rest
-//! of a file that ends within a block. `docs/formats/exemplars.md` is the specification.
+//! of a file that ends within a block. A wrong length is noticed by its block's checksum or by the
+//! end of the file, and costs the blocks after it, too.
+//! `docs/formats/exemplars.md` is the specification.
 
 #![cfg_attr(
     not(test),
@@ -28,8 +32,10 @@ use crate::error::Result;
 
 const NAME: &str = "exemplars";
 const MAGIC: [u8; 8] = *b"tdexempl";
-const VERSION: u32 = 1;
-/// Size of a block: damage costs one.
+const VERSION: u32 = 2;
+/// The oldest version read.
+const VERSION_OLDEST: u32 = 1;
+/// Size of a block: damage of its exemplars costs one.
 const BLOCK_BYTES: usize = 256 << 10;
 /// A file of another program or of a larger budget is not read beyond this size.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -50,13 +56,26 @@ impl ExemplarFile {
     }
 
     /// Offers the exemplars of the file; returns what is wrong with it. The store opens without
-    /// them.
-    pub(crate) fn read_into(&self, reservoir: &mut Reservoir, now: i64) -> Option<String> {
-        let problem = match disk::read_file(&*self.disk, &self.path, FILE_BYTES_MAX) {
+    /// them, and says that those before `now` may be missing. A store without exemplars has no
+    /// file, and neither has a restored one.
+    pub(crate) fn read_into(
+        &self,
+        reservoir: &mut Reservoir,
+        (now, is_restored): (i64, bool),
+    ) -> Option<String> {
+        let decoded = match disk::read_file(&*self.disk, &self.path, FILE_BYTES_MAX) {
+            Ok(None) if is_restored => {
+                reservoir.set_incomplete_before(now);
+                return None;
+            }
             Ok(None) => return None,
-            Ok(Some(bytes)) => decode(&bytes, reservoir, now).err()?,
-            Err(error) => error.to_string(),
+            Ok(Some(bytes)) => decode(&bytes, reservoir, now),
+            Err(error) => Err(error.to_string()),
         };
+        let problem = decoded.err()?;
+        reservoir.set_incomplete_before(now);
+        // Otherwise the next opening would not know it.
+        reservoir.set_changed();
         Some(format!("exemplars are missing: {}: {problem}", self.path.display()))
     }
 }
@@ -65,6 +84,9 @@ impl ExemplarFile {
 pub(crate) fn encode(reservoir: &Reservoir) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&reservoir.complete_from().to_le_bytes());
+    let checksum = crc32c::crc32c(&out);
+    out.extend_from_slice(&checksum.to_le_bytes());
     let mut writer = ExemplarWriter::default();
     let all = |_: &_| true;
     for found in reservoir.matches(&(i64::MIN..i64::MAX), &all) {
@@ -93,8 +115,16 @@ fn decode(bytes: &[u8], reservoir: &mut Reservoir, now: i64) -> Result<(), Strin
         return Err("it is not a file of exemplars".to_owned());
     }
     let version = reader.u32("version").map_err(text)?;
-    if version != VERSION {
+    if !(VERSION_OLDEST..=VERSION).contains(&version) {
         return Err(format!("version {version}, expected {VERSION}"));
+    }
+    if version == VERSION {
+        let complete = i64::from_le_bytes(reader.array("time").map_err(text)?);
+        let head = bytes.get(..reader.offset()).unwrap_or_default();
+        if reader.u32("checksum").map_err(text)? != crc32c::crc32c(head) {
+            return Err("the head is damaged".to_owned());
+        }
+        reservoir.set_incomplete_before(complete);
     }
     let mut damaged = 0_u64;
     while !reader.is_empty() {
@@ -105,7 +135,7 @@ fn decode(bytes: &[u8], reservoir: &mut Reservoir, now: i64) -> Result<(), Strin
         let exemplars: Result<Vec<_>, _> = ExemplarReader::new(block).collect();
         match exemplars {
             Ok(exemplars) if is_intact => {
-                exemplars.into_iter().for_each(|(id, exemplar)| reservoir.offer(id, exemplar, now));
+                exemplars.into_iter().for_each(|(id, one)| reservoir.restore(id, one, now));
             }
             _ => damaged = damaged.saturating_add(1),
         }
@@ -159,22 +189,23 @@ mod tests {
         let file = ExemplarFile::new(Arc::clone(&disk), dir);
         let empty = || Reservoir::new(ExemplarOptions::default(), 1);
         let mut read = empty();
-        assert_eq!(file.read_into(&mut read, NOW), None, "no file is no damage");
+        assert_eq!(file.read_into(&mut read, (NOW, false)), None, "no file is no damage");
         let saved = filled();
         let bytes = encode(&saved);
         assert!(bytes.len() > BLOCK_BYTES, "{} bytes", bytes.len());
         file.replace(&bytes).unwrap();
-        assert_eq!(file.read_into(&mut read, NOW), None);
+        assert_eq!(file.read_into(&mut read, (NOW, false)), None);
         assert_eq!(listed(&read), listed(&saved));
         // Reading it again changes nothing.
-        assert_eq!(file.read_into(&mut read, NOW), None);
+        assert_eq!(file.read_into(&mut read, (NOW, false)), None);
         assert_eq!(listed(&read), listed(&saved));
         let check = |bytes: &[u8], part: &str, min: u64| {
             file.replace(bytes).unwrap();
             let mut read = empty();
-            let problem = file.read_into(&mut read, NOW).unwrap();
+            let problem = file.read_into(&mut read, (NOW, false)).unwrap();
             assert!(problem.contains(part), "{problem}");
-            assert!(read.stat().exemplars >= min, "{} exemplars", read.stat().exemplars);
+            assert_eq!(read.covered_from(NOW), NOW, "they may be missing");
+            assert!(read.stat(NOW).exemplars >= min, "{} exemplars", read.stat(NOW).exemplars);
         };
         check(b"", "magic at byte 0 is truncated", 0);
         check(b"something else", "it is not a file of exemplars", 0);
@@ -182,8 +213,45 @@ mod tests {
         flipped[100] ^= 1;
         check(&flipped, "1 blocks are damaged", 1);
         check(&bytes[..bytes.len() - 1], "block at byte", 1);
+        let mut flipped = bytes.clone();
+        flipped[12] ^= 1;
+        check(&flipped, "the head is damaged", 0);
+        // Version 1 has no time.
+        let first = [&bytes[..8], &1_u32.to_le_bytes(), &bytes[24..]].concat();
+        file.replace(&first).unwrap();
+        let mut of_first = empty();
+        assert_eq!(file.read_into(&mut of_first, (NOW, false)), None);
+        assert_eq!(listed(&of_first), listed(&saved));
         let mut later = bytes;
-        later[8] = 2;
-        check(&later, "version 2, expected 1", 0);
+        later[8] = 3;
+        check(&later, "version 3, expected 2", 0);
+    }
+
+    /// What was evicted before a restart is still missing after it.
+    #[test]
+    fn incomplete_time_is_saved() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+        let dir = Path::new("/store");
+        disk.create_dir(dir).unwrap();
+        let file = ExemplarFile::new(Arc::clone(&disk), dir);
+        let options = ExemplarOptions { bytes_max: 64 << 10, ..ExemplarOptions::default() };
+        let mut saved = Reservoir::new(options, 1);
+        for found in filled().matches(&(i64::MIN..i64::MAX), &|_: &_| true) {
+            saved.offer(found.series, found.kept.exemplar.clone(), NOW);
+        }
+        let complete = saved.covered_from(NOW);
+        assert!(complete > NOW - crate::resolution::HOUR, "the budget evicts");
+        file.replace(&encode(&saved)).unwrap();
+        let mut read = Reservoir::new(ExemplarOptions::default(), 1);
+        assert_eq!(file.read_into(&mut read, (NOW, false)), None);
+        assert_eq!(read.covered_from(NOW), complete);
+        // A store restored from a snapshot has no file.
+        let empty = || Reservoir::new(ExemplarOptions::default(), 1);
+        let absent = ExemplarFile::new(disk, Path::new("/other"));
+        for (is_restored, expected) in [(true, NOW), (false, NOW - crate::resolution::HOUR)] {
+            let mut read = empty();
+            assert_eq!(absent.read_into(&mut read, (NOW, is_restored)), None);
+            assert_eq!(read.covered_from(NOW), expected);
+        }
     }
 }

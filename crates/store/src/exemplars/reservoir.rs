@@ -22,12 +22,13 @@ use model::{Exemplar, SeriesId};
 
 use super::ExemplarOptions;
 use super::ladder::LadderCell;
-use crate::resolution::{HOUR, MINUTE};
+use crate::resolution::MINUTE;
 
 /// Exemplars of a cell besides the maximum.
 const KEPT_PER_CELL: usize = 2;
-/// Exemplars that are later than now by more are not kept: they would outlive all others.
-const FUTURE_MAX: i64 = HOUR;
+/// Exemplars that are later than now by more are not kept: they would outlive all others, and have
+/// the budget evict what other senders sent.
+const FUTURE_MAX: i64 = 5 * MINUTE;
 /// Room for further exemplars of a series.
 const GROWTH: usize = 4;
 /// Upper estimate of a series' memory in a minute, apart from its exemplars: an entry of a hash
@@ -38,7 +39,7 @@ const ALLOCATION_BYTES: usize = 16;
 /// Upper estimate of a minute's memory apart from its series.
 const MINUTE_BYTES: usize = 256;
 /// Upper bound of what one exemplar adds: the budget is kept whatever it has as attributes.
-const EXEMPLAR_BYTES_MAX: usize = 4 << 10;
+const KEPT_EXEMPLAR_BYTES_MAX: usize = 4 << 10;
 
 /// An exemplar with its key.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,6 +103,9 @@ pub struct ExemplarStat {
     pub exemplars: u64,
     /// Upper estimate of their memory, in bytes.
     pub bytes: u64,
+    /// Start of the time of which exemplars are complete, in ns since the Unix epoch: earlier ones
+    /// have expired, were evicted or were lost.
+    pub covered_from: i64,
     /// What became of all exemplars.
     pub counts: ExemplarCounts,
 }
@@ -123,31 +127,50 @@ pub(crate) struct Reservoir {
     seed: u64,
     minutes: BTreeMap<i64, MinuteExemplars>,
     bytes: usize,
-    /// End of the last minute that was evicted or has expired.
-    covered_from: i64,
+    /// End of the last minute of which exemplars were evicted, have expired or were refused.
+    evicted_to: i64,
+    /// Exemplars before it may be missing, such as those of a damaged file.
+    complete_from: i64,
     counts: ExemplarCounts,
     is_changed: bool,
 }
 
 impl Reservoir {
     pub(crate) fn new(options: ExemplarOptions, seed: u64) -> Reservoir {
-        let (bytes, covered_from, counts) = (0, i64::MIN, ExemplarCounts::default());
-        let (minutes, is_changed) = (BTreeMap::new(), false);
-        Reservoir { options, seed, minutes, bytes, covered_from, counts, is_changed }
+        Reservoir {
+            options,
+            seed,
+            minutes: BTreeMap::new(),
+            bytes: 0,
+            evicted_to: i64::MIN,
+            complete_from: i64::MIN,
+            counts: ExemplarCounts::default(),
+            is_changed: false,
+        }
     }
 
     /// Offers an exemplar.
     pub(crate) fn offer(&mut self, series: SeriesId, exemplar: Exemplar, now: i64) {
+        match exemplar.time > now.saturating_add(FUTURE_MAX) {
+            true => self.counts.outside_time = self.counts.outside_time.saturating_add(1),
+            false => self.restore(series, exemplar, now),
+        }
+    }
+
+    /// Offers an exemplar that was kept before: if the clock was set back, it may be in the future.
+    pub(crate) fn restore(&mut self, series: SeriesId, exemplar: Exemplar, now: i64) {
         self.expire(now);
         let minute = exemplar.time.div_euclid(MINUTE).saturating_mul(MINUTE);
-        let is_over = minute.saturating_add(MINUTE) <= self.covered_from;
-        if is_over || exemplar.time > now.saturating_add(FUTURE_MAX) {
+        let end = minute.saturating_add(MINUTE);
+        if end <= self.evicted_to.max(self.retained_from(now)) {
+            // The clock may be wrong: then the minute is incomplete although it is not over.
+            self.evicted_to = self.evicted_to.max(end);
             self.counts.outside_time = self.counts.outside_time.saturating_add(1);
             return;
         }
         let key = key_of(self.seed, &exemplar);
         let offered = KeptExemplar { key, cell: LadderCell::of(exemplar.value), exemplar };
-        let budget = self.options.bytes_max.saturating_sub(EXEMPLAR_BYTES_MAX);
+        let budget = self.options.bytes_max.saturating_sub(KEPT_EXEMPLAR_BYTES_MAX);
         let is_first = self.minutes.range(..minute).next().is_none();
         let is_full = is_first && self.bytes >= budget;
         if is_full && !self.minutes.get(&minute).is_some_and(|of| of.series.contains_key(&series)) {
@@ -162,7 +185,7 @@ impl Reservoir {
         let counts = &mut self.counts;
         let is_kept = match is_full {
             false => of_minute.offer(series, offered, counts),
-            true => of_minute.offer_maximum(series, offered, counts),
+            true => of_minute.offer_maximum(series, offered, self.seed, counts),
         };
         self.is_changed |= is_kept;
         self.bytes = self.bytes.saturating_sub(before).saturating_add(of_minute.bytes);
@@ -178,21 +201,24 @@ impl Reservoir {
     fn evict_first_minute(&mut self) {
         let Some((&minute, evicted)) = self.minutes.first_key_value() else { return };
         self.counts.evicted = self.counts.evicted.saturating_add(evicted.len());
-        self.covered_from = self.covered_from.max(minute.saturating_add(MINUTE));
         self.remove_minute(minute);
     }
 
     fn remove_minute(&mut self, minute: i64) {
         if let Some(removed) = self.minutes.remove(&minute) {
             self.bytes = self.bytes.saturating_sub(removed.bytes);
+            self.evicted_to = self.evicted_to.max(minute.saturating_add(MINUTE));
             self.is_changed = true;
         }
     }
 
+    fn retained_from(&self, now: i64) -> i64 {
+        now.saturating_sub(self.options.retention)
+    }
+
     /// Removes the minutes before the retention.
     pub(crate) fn expire(&mut self, now: i64) {
-        let first = now.saturating_sub(self.options.retention);
-        self.covered_from = self.covered_from.max(first);
+        let first = self.retained_from(now);
         while let Some((&minute, _)) = self.minutes.first_key_value()
             && minute.saturating_add(MINUTE) <= first
         {
@@ -236,9 +262,27 @@ impl Reservoir {
             .filter(move |found| range.contains(&found.kept.exemplar.time))
     }
 
-    /// Start of the time of which exemplars are known.
-    pub(super) fn covered_from(&self) -> i64 {
-        self.covered_from
+    /// An exemplar, unless it was removed meanwhile.
+    pub(super) fn find(&self, series: &SeriesId, time: i64, key: u64) -> Option<&Exemplar> {
+        let minute = time.div_euclid(MINUTE).saturating_mul(MINUTE);
+        let of = self.minutes.get(&minute)?.series.get(series)?;
+        let mut all = of.sample.iter().chain([&of.maximum]);
+        all.find(|kept| kept.key == key).map(|kept| &kept.exemplar)
+    }
+
+    /// Start of the time of which exemplars are known; not in the future.
+    pub(crate) fn covered_from(&self, now: i64) -> i64 {
+        self.complete_from.max(self.evicted_to).max(self.retained_from(now)).min(now)
+    }
+
+    /// Exemplars before this time may be missing whatever the clock says.
+    pub(super) fn complete_from(&self) -> i64 {
+        self.complete_from.max(self.evicted_to)
+    }
+
+    /// Records that exemplars before a time may be missing.
+    pub(crate) fn set_incomplete_before(&mut self, time: i64) {
+        self.complete_from = self.complete_from.max(time);
     }
 
     /// Whether something changed since the last call.
@@ -250,9 +294,10 @@ impl Reservoir {
         self.is_changed = true;
     }
 
-    pub(crate) fn stat(&self) -> ExemplarStat {
+    pub(crate) fn stat(&self, now: i64) -> ExemplarStat {
         let exemplars = self.minutes.values().map(MinuteExemplars::len).sum();
-        ExemplarStat { exemplars, bytes: self.bytes as u64, counts: self.counts }
+        let (bytes, covered_from) = (self.bytes as u64, self.covered_from(now));
+        ExemplarStat { exemplars, bytes, covered_from, counts: self.counts }
     }
 }
 
@@ -283,6 +328,7 @@ impl MinuteExemplars {
         &mut self,
         series: SeriesId,
         mut offered: KeptExemplar,
+        seed: u64,
         counts: &mut ExemplarCounts,
     ) -> bool {
         counts.evicted = counts.evicted.saturating_add(1);
@@ -292,6 +338,11 @@ impl MinuteExemplars {
         }
         if offered.attribute_bytes() > known.maximum.attribute_bytes() {
             offered.exemplar.attributes = model::ExemplarAttributes::default();
+            // The key is that of what is kept, as if it were read from a file.
+            offered.key = key_of(seed, &offered.exemplar);
+            if offered.key == known.maximum.key {
+                return known.maximum.set_earlier(&offered);
+            }
         }
         let before = known.bytes();
         known.maximum = offered;

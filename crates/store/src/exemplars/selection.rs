@@ -2,10 +2,14 @@
 //!
 //! The weights of the exemplars of a ladder cell add up to the cell's count. The maxima of the
 //! minutes are not a random sample: each stands for itself, and the others share the rest equally,
-//! as a uniform sample does. If more match than are wanted, exemplars are sampled by weight: those
-//! with the lowest exponential ranks -ln(u)/w, and the weight of each is divided by the probability
-//! that it is sampled (Cohen, Kaplan, “Summarizing data using bottom-k sketches”, PODC 2007). Sums
-//! of weights are thus estimated without bias.
+//! as a uniform sample does. If more match than are wanted, the largest is returned with its own
+//! weight, and the others are sampled by weight: those with the lowest exponential ranks -ln(u)/w,
+//! and the weight of each is divided by the probability that its rank is below the lowest of those
+//! left out (Cohen, Kaplan, “Summarizing data using bottom-k sketches”, PODC 2007). Sums of weights
+//! are thus estimated without bias if at least two are wanted.
+//!
+//! Candidates are collected from the reservoir, which others wait for, without their attributes,
+//! and ranked outside of it.
 
 #![cfg_attr(
     not(test),
@@ -21,7 +25,7 @@ use model::{Exemplar, SeriesId};
 
 use super::ExemplarRequest;
 use super::ladder::LadderCell;
-use super::reservoir::{ExemplarMatch, Reservoir, mix};
+use super::reservoir::{Reservoir, mix};
 
 /// Separates the hashes of this sampling from those of the cells.
 const RANK_SEED: u64 = 0x5e1e_c710_4ca9_d13b;
@@ -72,50 +76,80 @@ impl CellCounts {
     }
 }
 
-pub(crate) fn select(
-    reservoir: &Reservoir,
+/// An exemplar that matches, without its ids and attributes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExemplarCandidate {
+    pub(super) series: SeriesId,
+    key: u64,
+    time: i64,
+    value: f64,
+    cell: LadderCell,
+    is_maximum: bool,
+}
+
+/// Candidates of a request.
+pub(crate) fn collect(reservoir: &Reservoir, request: &ExemplarRequest) -> Vec<ExemplarCandidate> {
+    let is_selected = |id: &SeriesId| request.series.contains(id);
+    let matches = reservoir.matches(&request.range, &is_selected);
+    let candidates = matches.map(|found| ExemplarCandidate {
+        series: found.series,
+        key: found.kept.key,
+        time: found.kept.exemplar.time,
+        value: found.kept.exemplar.value,
+        cell: found.kept.cell,
+        is_maximum: found.is_maximum,
+    });
+    candidates.filter(|of| request.above < of.value && of.value <= request.up_to).collect()
+}
+
+/// A candidate with its weight.
+pub(crate) type WeightedCandidate = (ExemplarCandidate, Option<f64>);
+
+/// Chooses from candidates; from the latest to the earliest.
+pub(crate) fn choose(
+    mut candidates: Vec<ExemplarCandidate>,
     request: &ExemplarRequest,
     count_above: &dyn Fn(f64, LimitInclusion) -> Option<f64>,
-) -> ExemplarSelection {
-    let is_selected = |id: &SeriesId| request.series.contains(id);
-    let is_within = |value: f64| request.above < value && value <= request.up_to;
-    let matches = reservoir.matches(&request.range, &is_selected);
-    let mut matches: Vec<ExemplarMatch<'_>> =
-        matches.filter(|found| is_within(found.kept.exemplar.value)).collect();
-    let matched = matches.len() as u64;
+) -> Vec<WeightedCandidate> {
     let mut cells: BTreeMap<LadderCell, CellCounts> = BTreeMap::new();
-    for found in &matches {
-        let counts = cells.entry(found.kept.cell).or_default();
+    for found in &candidates {
+        let counts = cells.entry(found.cell).or_default();
         let count = if found.is_maximum { &mut counts.maxima } else { &mut counts.sampled };
         *count = count.saturating_add(1);
     }
     for (cell, counts) in &mut cells {
         counts.count = count_in_cell(*cell, request, count_above);
     }
-    let weight = |found: &ExemplarMatch<'_>| {
-        let counts = cells.get(&found.kept.cell).copied().unwrap_or_default();
+    let weight = |found: &ExemplarCandidate| {
+        let counts = cells.get(&found.cell).copied().unwrap_or_default();
         let (of_maximum, of_other) = counts.weights();
         if found.is_maximum { of_maximum } else { of_other }
     };
-    let next_rank = sample(&mut matches, request.limit, &weight);
-    matches.sort_by_key(|found| (Reverse(found.kept.exemplar.time), found.kept.key, found.series));
-    let selected = matches.iter().map(|found| {
-        let is_known = cells.get(&found.kept.cell).is_some_and(|counts| counts.count.is_some());
-        let weight = weight(found);
-        let probability = next_rank.map_or(1.0, |rank| -(-weight * rank).exp_m1());
-        SelectedExemplar {
-            series: found.series,
-            exemplar: found.kept.exemplar.clone(),
-            cell: found.kept.cell.bounds(),
-            weight: is_known.then_some(weight / probability),
-            is_maximum: found.is_maximum,
-        }
-    });
-    ExemplarSelection {
-        exemplars: selected.collect(),
-        matched,
-        covered_from: reservoir.covered_from(),
+    let next_rank = sample(&mut candidates, request.limit, &weight);
+    let mut chosen: Vec<WeightedCandidate> = Vec::with_capacity(candidates.len());
+    for (at, found) in candidates.into_iter().enumerate() {
+        let is_known = cells.get(&found.cell).is_some_and(|counts| counts.count.is_some());
+        let weight = weight(&found);
+        // The first one, the largest, is always chosen.
+        let probability =
+            next_rank.filter(|_| at > 0).map_or(1.0, |rank| -(-weight * rank).exp_m1());
+        chosen.push((found, is_known.then_some(weight / probability)));
     }
+    chosen.sort_by_key(|(found, _)| (Reverse(found.time), found.key, found.series));
+    chosen
+}
+
+/// The chosen exemplars that the reservoir still has.
+pub(crate) fn complete(
+    reservoir: &Reservoir,
+    chosen: &[WeightedCandidate],
+) -> Vec<SelectedExemplar> {
+    let selected = chosen.iter().filter_map(|(found, weight)| {
+        let exemplar = reservoir.find(&found.series, found.time, found.key)?.clone();
+        let (series, cell, is_maximum) = (found.series, found.cell.bounds(), found.is_maximum);
+        Some(SelectedExemplar { series, exemplar, cell, weight: *weight, is_maximum })
+    });
+    selected.collect()
 }
 
 /// Number of values of a cell that are within the request.
@@ -138,35 +172,33 @@ fn count_in_cell(
     Some((above - beyond).max(0.0))
 }
 
-/// Reduces to `limit` by weight, with the maximum; returns the lowest rank of those left out.
+/// Reduces to `limit` by weight, the largest first; returns the lowest rank of those left out.
 fn sample(
-    matches: &mut Vec<ExemplarMatch<'_>>,
+    candidates: &mut Vec<ExemplarCandidate>,
     limit: usize,
-    weight: &dyn Fn(&ExemplarMatch<'_>) -> f64,
+    weight: &dyn Fn(&ExemplarCandidate) -> f64,
 ) -> Option<f64> {
-    if matches.len() <= limit {
+    if candidates.len() <= limit {
         return None;
     }
-    let largest = matches.iter().map(|found| found.kept.exemplar.value);
-    let largest = largest.fold(f64::NEG_INFINITY, f64::max);
-    let mut ranked: Vec<(f64, ExemplarMatch<'_>)> =
-        matches.drain(..).map(|found| (rank(&found, weight(&found)), found)).collect();
-    ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // The maximum is always shown: it takes the last place if it is not sampled.
-    let at = ranked.iter().position(|(_, found)| found.kept.exemplar.value == largest);
-    if let Some(at) = at.filter(|&at| at >= limit) {
-        let last = limit.saturating_sub(1);
-        let found = ranked.remove(at);
-        ranked.insert(last, found);
-    }
-    let next = ranked.get(limit).map(|(rank, _)| *rank);
-    matches.extend(ranked.into_iter().take(limit).map(|(_, found)| found));
+    let largest = candidates.iter().enumerate();
+    let largest =
+        largest.max_by(|(_, a), (_, b)| a.value.total_cmp(&b.value).then(a.key.cmp(&b.key)));
+    let at = largest.map(|(at, _)| at).filter(|_| limit > 0);
+    let largest = at.map(|at| candidates.swap_remove(at));
+    let mut others: Vec<(f64, ExemplarCandidate)> =
+        candidates.drain(..).map(|found| (rank(&found, weight(&found)), found)).collect();
+    others.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let wanted = limit.saturating_sub(1);
+    let next = others.get(wanted).map(|(rank, _)| *rank);
+    candidates.extend(largest);
+    candidates.extend(others.into_iter().take(wanted).map(|(_, found)| found));
     next
 }
 
 /// Exponentially distributed with the weight as rate.
-fn rank(found: &ExemplarMatch<'_>, weight: f64) -> f64 {
-    let hash = mix(found.kept.key ^ RANK_SEED);
+fn rank(found: &ExemplarCandidate, weight: f64) -> f64 {
+    let hash = mix(found.key ^ RANK_SEED);
     // 53 random bits, from (0, 1).
     let uniform = (hash.unbounded_shr(11) as f64 + 0.5) / (1_u64.unbounded_shl(53) as f64);
     -uniform.ln() / weight

@@ -68,6 +68,11 @@ async fn exemplars_stand_for_the_values_of_their_cell() {
     assert_eq!((&all["count"]["estimate"], &all["kept"]), (&100.into(), &3.into()));
     let hour = server.json("/v1/exemplars?selector=latency").await;
     assert_eq!((&hour["count"]["estimate"], &hour["kept"]), (&1200.into(), &4.into()));
+    // Before the retention nothing is known, so nothing is counted.
+    let day = server.json("/v1/exemplars?selector=latency&from=-1d").await;
+    assert_eq!((&day["count"], &day["kept"]), (&hour["count"], &hour["kept"]));
+    let before = server.json("/v1/exemplars?selector=latency&from=-3h&to=-2h").await;
+    assert_eq!((&before["count"], &before["kept"]), (&Value::Null, &0.into()));
     let one = server.json("/v1/exemplars?selector=latency&limit=1").await;
     assert_eq!(values(&one), [1000.0], "the maximum is always shown");
     assert_eq!(one["kept"], 4);

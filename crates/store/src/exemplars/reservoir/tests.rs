@@ -6,9 +6,10 @@ use hist::LimitInclusion;
 use model::{ExemplarAttributes, ExemplarSource};
 use proptest::prelude::*;
 
-use super::super::selection::{SelectedExemplar, select};
+use super::super::selection::{self, SelectedExemplar};
 use super::super::{ExemplarRequest, ExemplarSelection};
 use super::*;
+use crate::resolution::HOUR;
 
 const NOW: i64 = 120 * MINUTE;
 
@@ -83,7 +84,7 @@ proptest! {
         prop_assert_eq!(found_maxima, maxima);
         prop_assert!(found_cells.keys().eq(cells.keys()));
         prop_assert!(found_cells.values().all(|&kept| kept <= KEPT_PER_CELL + 1));
-        let stat = reservoir.stat();
+        let stat = reservoir.stat(NOW);
         prop_assert_eq!(stat.exemplars as usize, listed(&reservoir).len());
         let seen = stat.counts.kept + stat.counts.duplicate;
         prop_assert!(seen <= offers.len() as u64, "{:?}", stat.counts);
@@ -120,7 +121,7 @@ proptest! {
         // A record that is read again changes nothing.
         let again = merge(left, &whole);
         prop_assert_eq!(listed(&again), listed(&whole));
-        prop_assert_eq!(again.stat().bytes, right.stat().bytes);
+        prop_assert_eq!(again.stat(NOW).bytes, right.stat(NOW).bytes);
     }
 
     #[test]
@@ -129,13 +130,13 @@ proptest! {
         let mut largest: BTreeMap<(i64, SeriesId), f64> = BTreeMap::new();
         for (at, offer) in offers.iter().enumerate() {
             offer_all(&mut reservoir, &[*offer]);
-            prop_assert!(reservoir.stat().bytes <= budget as u64, "after {at}");
+            prop_assert!(reservoir.stat(NOW).bytes <= budget as u64, "after {at}");
             let minute = (NOW - 30 * MINUTE + offer.1).div_euclid(MINUTE);
             let maximum = largest.entry((minute, series(offer.0))).or_insert(offer.2);
             *maximum = maximum.max(offer.2);
         }
         // What is covered has its maxima, unless the series came when the budget was spent.
-        let stat = reservoir.stat();
+        let stat = reservoir.stat(NOW);
         if stat.counts.evicted == 0 {
             prop_assert_eq!(summary(&reservoir).1, largest);
         }
@@ -162,24 +163,24 @@ proptest! {
         let count = |of: &Reservoir| of.matches(&(i64::MIN..i64::MAX), &other).count();
         prop_assert_eq!(count(&reservoir), count(&others));
         let of_bytes: usize = reservoir.minutes.values().map(|minute| minute.bytes).sum();
-        prop_assert_eq!(reservoir.stat().bytes, of_bytes as u64);
+        prop_assert_eq!(reservoir.stat(NOW).bytes, of_bytes as u64);
     }
 }
 
 #[test]
 fn only_the_last_hour_is_kept() {
     let mut reservoir = with_budget(1 << 20, 1);
-    for minutes in [-1, 0, 59, 60, 61, 119] {
+    for minutes in [-5, 0, 59, 60, 61, 119] {
         reservoir.offer(series(1), exemplar(NOW - minutes * MINUTE, 1.0, 1), NOW);
     }
-    reservoir.offer(series(1), exemplar(NOW + HOUR + 1, 1.0, 1), NOW);
-    assert_eq!(reservoir.stat().exemplars, 4);
-    assert_eq!(reservoir.stat().counts.outside_time, 3);
-    assert_eq!(reservoir.covered_from(), NOW - HOUR);
+    reservoir.offer(series(1), exemplar(NOW + 5 * MINUTE + 1, 1.0, 1), NOW);
+    assert_eq!(reservoir.stat(NOW).exemplars, 4);
+    assert_eq!(reservoir.stat(NOW).counts.outside_time, 3);
+    assert_eq!(reservoir.covered_from(NOW), NOW - HOUR);
     reservoir.expire(NOW + MINUTE);
-    assert_eq!(reservoir.stat().exemplars, 3);
+    assert_eq!(reservoir.stat(NOW).exemplars, 3);
     reservoir.expire(NOW + 3 * HOUR);
-    assert_eq!((reservoir.stat().exemplars, reservoir.stat().bytes), (0, 0));
+    assert_eq!((reservoir.stat(NOW).exemplars, reservoir.stat(NOW).bytes), (0, 0));
 }
 
 /// A scrape returns an exemplar until there is another one.
@@ -191,7 +192,7 @@ fn repeated_exemplars_are_one() {
         reservoir.offer(series(1), exemplar(time, 1.0, 1), NOW);
         reservoir.offer(series(1), exemplar(time, 2.0, 2), NOW);
     }
-    let stat = reservoir.stat();
+    let stat = reservoir.stat(NOW);
     assert_eq!((stat.exemplars, stat.counts.kept, stat.counts.duplicate), (2, 2, 38));
 }
 
@@ -208,13 +209,25 @@ fn memory_is_counted() {
             let time = NOW - (number as i64 % 20) * MINUTE;
             reservoir.offer(id, exemplar(time, value, number), NOW);
         }
-        let stat = reservoir.stat();
+        let stat = reservoir.stat(NOW);
         (most, counted) = (stat.bytes, stat.exemplars);
         std::mem::forget(reservoir);
     });
     let held = info.bytes_current as u64;
     println!("{counted} exemplars: {held} bytes, {most} counted");
     assert!(held <= most && most <= 2 * held, "{held} bytes are held, {most} counted");
+}
+
+fn select(
+    reservoir: &Reservoir,
+    request: &ExemplarRequest,
+    count: &dyn Fn(f64, LimitInclusion) -> Option<f64>,
+) -> ExemplarSelection {
+    let candidates = selection::collect(reservoir, request);
+    let matched = candidates.len() as u64;
+    let chosen = selection::choose(candidates, request, count);
+    let exemplars = selection::complete(reservoir, &chosen);
+    ExemplarSelection { exemplars, matched, covered_from: reservoir.covered_from(NOW) }
 }
 
 fn request(limit: usize) -> ExemplarRequest {
@@ -264,6 +277,73 @@ fn weights_add_up_to_the_count() {
     let maximum = values.iter().copied().fold(0.0, f64::max);
     let found = selection.exemplars.iter().find(|selected| selected.is_maximum).unwrap();
     assert_eq!((found.exemplar.value, found.weight), (maximum, Some(1.0)));
+}
+
+/// The largest is always returned, and the weights add up to the number of values on average.
+#[test]
+fn weights_of_a_limited_selection_add_up_on_average() {
+    const ROUNDS: u32 = 20_000;
+    let value = |number: u64| 1.5_f64.powi(number as i32 % 8) + number as f64 * 1e-6;
+    let starts: Vec<f64> = (0..8).map(|at| LadderCell::of(value(at)).bounds().start).collect();
+    // Each of the eight cells has a hundred values.
+    let count = |limit: f64, _: LimitInclusion| {
+        Some(100.0 * starts.iter().filter(|&&start| start >= limit).count() as f64)
+    };
+    let limits = [6, 12];
+    let mut sums = [0.0; 2];
+    for round in 0..ROUNDS {
+        let mut reservoir = with_budget(4 << 20, mix(round.into()));
+        for number in 0..40 {
+            reservoir.offer(series(1), exemplar(NOW - MINUTE, value(number), number), NOW);
+        }
+        for (limit, sum) in limits.into_iter().zip(&mut sums) {
+            let selection = select(&reservoir, &request(limit), &count);
+            assert_eq!(selection.exemplars.len(), limit);
+            let maximum = selection.exemplars.iter().find(|selected| selected.is_maximum).unwrap();
+            assert_eq!(maximum.weight, Some(1.0));
+            *sum += sum_of_weights(selection.exemplars.iter());
+        }
+    }
+    for (limit, sum) in limits.into_iter().zip(sums) {
+        let ratio = sum / f64::from(ROUNDS) / 800.0;
+        println!("limit {limit}: {ratio}");
+        assert!((0.99..1.01).contains(&ratio), "limit {limit}: {ratio}");
+    }
+}
+
+/// A step of the clock loses what expires by it, and nothing after it.
+#[test]
+fn step_of_the_clock_does_not_disable_exemplars() {
+    let mut reservoir = with_budget(1 << 20, 1);
+    let day = 24 * HOUR;
+    reservoir.offer(series(1), exemplar(NOW - MINUTE, 1.0, 1), NOW);
+    // The clock is a day ahead for a moment, and a sender is right.
+    reservoir.offer(series(1), exemplar(NOW, 2.0, 2), NOW + day);
+    let later = NOW + 2 * MINUTE;
+    reservoir.offer(series(1), exemplar(later, 3.0, 3), later);
+    assert_eq!(reservoir.stat(later).exemplars, 1);
+    assert_eq!(reservoir.covered_from(later), NOW + MINUTE, "that minute is not complete");
+    assert_eq!(reservoir.covered_from(NOW), NOW, "not in the future");
+    assert_eq!(reservoir.covered_from(NOW + 2 * HOUR), NOW + HOUR);
+}
+
+/// What is read from a file has the keys of what was saved.
+#[test]
+fn key_is_that_of_the_kept_exemplar() {
+    let mut reservoir = with_budget(KEPT_EXEMPLAR_BYTES_MAX, 1);
+    let mut first = exemplar(NOW, 1.0, 1);
+    first.attributes = ExemplarAttributes::default();
+    // The budget is spent by the first one.
+    reservoir.options.bytes_max = KEPT_EXEMPLAR_BYTES_MAX + 1;
+    reservoir.offer(series(1), first, NOW);
+    reservoir.offer(series(1), exemplar(NOW, 2.0, 2), NOW);
+    reservoir.offer(series(1), exemplar(NOW, 2.0, 2), NOW);
+    let all = |_: &_| true;
+    let kept: Vec<_> = reservoir.matches(&(i64::MIN..i64::MAX), &all).collect();
+    assert_eq!(kept.len(), 1);
+    let kept = kept[0].kept;
+    assert!((kept.exemplar.value, kept.exemplar.attributes.bytes()) == (2.0, &[][..]));
+    assert_eq!(kept.key, key_of(1, &kept.exemplar));
 }
 
 /// Shares are estimated without bias, also if only some exemplars are returned.
