@@ -444,6 +444,11 @@ impl Batch {
 }
 
 impl Batch {
+    /// Whether it has sections: then readers of version 1 reject it.
+    pub fn has_sections(&self) -> bool {
+        self.bytes.get(VERSION_OFFSET) == Some(&VERSION_WITH_SECTIONS)
+    }
+
     /// The same batch without its exemplars, for a reader of version 1.
     pub fn without_exemplars(&self) -> Result<Batch> {
         let mut reader = self.read();

@@ -56,6 +56,7 @@ mod journal_reader;
 mod maintenance;
 mod retention;
 mod rollup;
+mod sections;
 mod stat;
 mod store;
 

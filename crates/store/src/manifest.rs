@@ -4,7 +4,7 @@
 //! It is readable text, one fact a line:
 //!
 //! ```text
-//! topdeck store 3
+//! topdeck store N                   version: 4 with sections, else 3
 //! generation N                      incremented by each commit
 //! journal ID POSITION               contains this journal up to this position (exclusive)
 //! series N                          minimum number of keys in the series file
@@ -20,7 +20,8 @@
 //! a colon, and comma-separated numbers of base parts and ranges of them; days are separated by
 //! semicolons. `DROPPED` is `dropped` where a rule by selector dropped rows of some series from the
 //! part. Version 1 has no `DROPPED`: there, a rollup counts as `dropped` if a rule limits its
-//! resolution. Up to version 2, the series file has no records of further producers.
+//! resolution. Up to version 2, the series file has no records of further producers. Version 4 has
+//! the same lines as version 3: records of the journal from the position on may have sections.
 //! Specification: `docs/formats/manifest.md`.
 
 #![cfg_attr(
@@ -40,8 +41,10 @@ use crate::error::Error;
 use crate::resolution::{DAY, Resolution};
 
 const TITLE: &str = "topdeck store ";
-/// The version written.
-pub const VERSION: u32 = 3;
+/// The latest version.
+pub const VERSION: u32 = 4;
+/// The version written while no record of the journal that is not in parts has sections.
+const VERSION_WITHOUT_SECTIONS: u32 = 3;
 /// The oldest version read.
 const VERSION_OLDEST: u32 = 1;
 /// Fields of a `part` line.
@@ -75,6 +78,10 @@ pub(crate) struct Manifest {
     pub(crate) retention: Vec<RetentionRule>,
     pub(crate) parts: BTreeMap<u64, PartInfo>,
     pub(crate) gaps: Vec<Gap>,
+    /// Records of the journal from the position on may have sections, such as exemplars. Releases
+    /// that do not read these would reject such a record with its samples, so they must not open
+    /// the store.
+    pub(crate) has_sections: bool,
 }
 
 /// Deduplication table: last sequence per producer epoch.
@@ -189,7 +196,11 @@ impl Manifest {
 
     #[expect(clippy::expect_used, reason = "a string takes everything")]
     pub(crate) fn write(&self) -> Vec<u8> {
-        let mut out = format!("{TITLE}{VERSION}\ngeneration {}\n", self.generation);
+        let version = match self.has_sections {
+            true => VERSION,
+            false => VERSION_WITHOUT_SECTIONS,
+        };
+        let mut out = format!("{TITLE}{version}\ngeneration {}\n", self.generation);
         let mut line = |text: std::fmt::Arguments<'_>| {
             out.write_fmt(text).expect("BUG: a string takes everything");
             out.push('\n');
@@ -256,7 +267,8 @@ impl Manifest {
         if last != checksum_line(body) {
             return Err("checksum mismatch".to_owned());
         }
-        let mut manifest = Manifest::default();
+        let has_sections = version > VERSION_WITHOUT_SECTIONS;
+        let mut manifest = Manifest { has_sections, ..Manifest::default() };
         for (number, line) in body.lines().enumerate().skip(1) {
             manifest
                 .parse_line(line, version)

@@ -42,7 +42,12 @@ impl Store {
         let manifest = Arc::clone(&inner.state().manifest);
         let from = inner.dir().to_owned();
         // A restored store is fed by another journal.
-        let copied = Manifest { journal: None, position: 0, ..Manifest::clone(&manifest) };
+        let copied = Manifest {
+            journal: None,
+            position: 0,
+            has_sections: false,
+            ..Manifest::clone(&manifest)
+        };
         copy(disk, &from, to, &copied)
     }
 

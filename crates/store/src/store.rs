@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::thread::JoinHandle;
 
 use disk::{Disk, IoContext};
@@ -236,10 +236,11 @@ impl Store {
         self.inner.maintain()
     }
 
-    /// Flushes everything in memory to parts.
+    /// Flushes everything in memory to parts. Afterwards, earlier releases can open the store.
     pub fn flush(&self) -> Result<()> {
         let _work = lock(&self.inner.work);
-        self.inner.flush().map(|_| ())
+        self.inner.flush()?;
+        self.inner.clear_sections()
     }
 
     /// Replaces the retention rules. The first rule that names a row's resolution and matches its
@@ -449,7 +450,8 @@ impl StoreInner {
 
     fn ingest(&self, identity: Option<BatchIdentity>, batch: &Batch, level: Level) -> Result<Ack> {
         self.check_running()?;
-        let _admission = self.admission.read().unwrap_or_else(PoisonError::into_inner);
+        let (_admission, batch) = self.admit(batch)?;
+        let batch = &*batch;
         self.check_known_series(batch)?;
         let is_duplicate =
             identity.is_some_and(|identity| lock(&self.producers).contains(identity));

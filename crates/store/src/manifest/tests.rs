@@ -63,7 +63,10 @@ fn example() -> Manifest {
 
 #[test]
 fn manifests_round_trip() {
-    for manifest in [Manifest::default(), example()] {
+    let with_sections = Manifest { has_sections: true, ..example() };
+    for manifest in [Manifest::default(), example(), with_sections] {
+        let version = if manifest.has_sections { "topdeck store 4\n" } else { "topdeck store 3\n" };
+        assert!(manifest.write().starts_with(version.as_bytes()));
         assert_eq!(Manifest::read(&manifest.write()), Ok(manifest));
     }
 }
@@ -77,7 +80,8 @@ fn first_version(manifest: &Manifest) -> Vec<u8> {
         _ => format!("{line}\n"),
     };
     let body: String = body.lines().map(line).collect();
-    let body = body.replace(&format!("{TITLE}{VERSION}\n"), &format!("{TITLE}1\n"));
+    let body =
+        body.replace(&format!("{TITLE}{VERSION_WITHOUT_SECTIONS}\n"), &format!("{TITLE}1\n"));
     format!("{body}{}", checksum_line(&body)).into_bytes()
 }
 

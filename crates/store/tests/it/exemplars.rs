@@ -7,7 +7,7 @@ use std::sync::Arc;
 use disk::OpenMode;
 use journal::Level;
 use model::{BatchWriter, Exemplar, ExemplarAttributes, ExemplarSource, Selector, SeriesId};
-use sim::SimDisk;
+use sim::{DiskOperation, Fault, FaultKind, SimDisk};
 use store::{ExemplarRequest, HOUR, MINUTE, Store};
 
 use crate::fixture::{DIR, StoreFixture, histogram, identity, latency, sample};
@@ -153,4 +153,53 @@ fn without_exemplars_nothing_is_written() {
     let names = world.disk.list(Path::new(DIR)).unwrap();
     assert!(!names.contains(&"exemplars".to_owned()), "{names:?}");
     assert_eq!(store.exemplar_stat().bytes, 0);
+}
+
+fn manifest_title(world: &StoreFixture) -> String {
+    let bytes = disk::read_file(&*world.disk, &Path::new(DIR).join("manifest"), 1 << 20).unwrap();
+    String::from_utf8(bytes.unwrap()).unwrap().lines().next().unwrap().to_owned()
+}
+
+/// A release that does not read exemplars would reject the samples of their batches, too: it must
+/// not open the store before it is flushed.
+#[test]
+fn earlier_releases_open_the_store_only_without_exemplars_in_its_journal() {
+    let (_disk, world) = fixture();
+    let store = world.open().unwrap();
+    ingest(&store, 1, "a", &[]);
+    assert_eq!(manifest_title(&world), "topdeck store 3");
+    ingest(&store, 2, "a", &[exemplar(2, 1.0)]);
+    assert_eq!(manifest_title(&world), "topdeck store 4");
+    drop(store);
+    let store = world.open().unwrap();
+    assert_eq!(manifest_title(&world), "topdeck store 4", "the batch is still in the journal");
+    store.flush().unwrap();
+    assert_eq!(manifest_title(&world), "topdeck store 3");
+    ingest(&store, 3, "a", &[]);
+    assert_eq!(manifest_title(&world), "topdeck store 3");
+    ingest(&store, 4, "a", &[exemplar(1, 2.0)]);
+    assert_eq!(manifest_title(&world), "topdeck store 4");
+    assert_eq!(values(&store, &["a"]), [1.0, 2.0]);
+}
+
+/// Attributes may be personal: a deletion that leaves them on disk has not succeeded.
+#[test]
+fn deletion_fails_if_the_file_of_exemplars_cannot_be_replaced() {
+    let (disk, world) = fixture();
+    let store = world.open().unwrap();
+    ingest(&store, 1, "a", &[exemplar(3, 1.0)]);
+    store.flush().unwrap();
+    disk.inject(Fault {
+        operation: DiskOperation::Write,
+        path_contains: "exemplars".to_owned(),
+        skip: 0,
+        times: u64::MAX,
+        kind: FaultKind::Os(28),
+    });
+    let selector = Selector::label_equals("host", "a");
+    let error = store.delete(&selector, NOW - HOUR..NOW + 1).unwrap_err();
+    assert!(error.to_string().contains("exemplars"), "{error}");
+    disk.clear_faults();
+    store.delete(&selector, NOW - HOUR..NOW + 1).unwrap();
+    assert_eq!(values(&store, &["a"]), [0.0; 0]);
 }

@@ -386,7 +386,7 @@ fn manifest_of_another_version_is_rejected() {
     let (_, bytes) = files.iter_mut().find(|(name, _)| name == Path::new("manifest")).unwrap();
     let sound = bytes.clone();
     let text =
-        String::from_utf8(bytes.clone()).unwrap().replace("topdeck store 1", "topdeck store 4");
+        String::from_utf8(bytes.clone()).unwrap().replace("topdeck store 1", "topdeck store 5");
     let body = &text[..text.trim_end().rfind('\n').unwrap() + 1];
     *bytes = format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes();
     // An older copy beside it does not count: its content may be outdated.
@@ -394,8 +394,8 @@ fn manifest_of_another_version_is_rejected() {
         files.retain(|(name, _)| name != Path::new("manifest.copy"));
         files.extend(copy.map(|bytes| ("manifest.copy".into(), bytes)));
         let error = restore_store(&files).map(|_| ()).unwrap_err();
-        assert!(matches!(error, Error::Version { found: 4, supported: 3, .. }), "{error}");
-        let expected = "cannot read /golden/manifest: format version 4, supported 3; use a newer \
+        assert!(matches!(error, Error::Version { found: 5, supported: 4, .. }), "{error}");
+        let expected = "cannot read /golden/manifest: format version 5, supported 4; use a newer \
                         topdeck";
         assert_eq!(error.to_string(), expected);
     }
