@@ -5,7 +5,8 @@
 //!
 //! The texts are templates: the burn rate and the numbers of events are those of the evaluation.
 //! What is left of the budget is the metric `topdeck_slo_budget_remaining_ratio`, which is up to a
-//! minute old; a text without it has the time in which a whole budget is spent.
+//! minute old: it counts only if it has seen nearly all bad events of the window
+//! (`topdeck_slo_bad_events`). A text without it has the time in which a whole budget is spent.
 
 use query::promql::parse_duration;
 use store::{HOUR, MINUTE, SECOND};
@@ -25,14 +26,17 @@ const AFFECTED_ALERT: &str = "SloEventsAffected";
 /// Window of [`Slo::affected_max`].
 const AFFECTED_WINDOW: i64 = 6 * HOUR;
 const MILLISECOND: i64 = 1_000_000;
+/// Share of the bad events of a window that a budget has seen if it is current: it is a minute old,
+/// and the shortest usual window is an hour.
+const SEEN_SHARE: f64 = 0.9;
 /// Summary of an alert of a burn rate. PERIOD is in seconds.
 const BURN_SUMMARY: &str = concat!(
     "The error budget of NAME burns at {{ humanize $value }} times the sustainable rate (limit ",
     "FACTOR): {{ with query LEFT }}{{ $left := . | first | value }}",
     "{{ if gt $left 0.0 }}{{ humanizePercentage $left }} of it is left, at this rate for ",
     r#"{{ query (printf "vector(%f * PERIOD / %f)" $left $value) | first | value "#,
-    "| humanizeDuration }}{{ else }}it is spent, ",
-    r#"{{ query (printf "vector(0 - %f)" $left) | first | value | humanizePercentage }} over"#,
+    "| humanizeDuration }}{{ else }}it is spent, with bad events for ",
+    r#"{{ query (printf "vector(1 - %f)" $left) | first | value | printf "%.1f" }} budgets"#,
     "{{ end }}{{ else }}at this rate a whole one is spent in ",
     r#"{{ query (printf "vector(PERIOD / %f)" $value) | first | value | humanizeDuration }}"#,
     "{{ end }}",
@@ -72,7 +76,7 @@ impl Slo {
         let summary = BURN_SUMMARY
             .replace("PERIOD", &(self.period.nominal_ns() / SECOND).to_string())
             .replace("FACTOR", &short(factor))
-            .replace("LEFT", &go_literal(&self.remaining_query()))
+            .replace("LEFT", &go_literal(&self.remaining_query(&bad_long)))
             .replacen("NAME", &plain(&self.name), 1);
         let counts = EVENT_COUNTS
             .replace("WINDOW", &WindowLengthText(window.long_ns).to_string())
@@ -105,9 +109,14 @@ impl Slo {
         self.rule(AFFECTED_ALERT, (bad, max as f64), &labels, texts)
     }
 
-    /// PromQL of the share of the budget that is left.
-    fn remaining_query(&self) -> String {
-        format!("topdeck_slo_budget_remaining_ratio{{slo={}}}", go_literal(&self.name))
+    /// PromQL of the share of the budget that is left. Without a result if it was computed before
+    /// most of the bad events of a window: it would contradict the rate at which the budget burns.
+    fn remaining_query(&self, bad: &str) -> String {
+        let name = go_literal(&self.name);
+        format!(
+            "topdeck_slo_budget_remaining_ratio{{slo={name}}} and on () \
+             (topdeck_slo_bad_events{{slo={name}}} >= on () {SEEN_SHARE} * {bad})"
+        )
     }
 
     fn rule(
@@ -258,7 +267,7 @@ mod tests {
             burn_rate(14.4, 0.001, histogram_count_above(250ms, sum(exact_increase(latency{route="/checkout"}[1h]))), histogram_count(sum(exact_increase(latency{route="/checkout"}[1h]))), histogram_count_above(250ms, sum(exact_increase(latency{route="/checkout"}[5m]))), histogram_count(sum(exact_increase(latency{route="/checkout"}[5m])))) > 14.4"#]]
         .assert_eq(&rule.expression);
         let annotations = &rule.alert_settings().unwrap().annotations;
-        expect![[r#"The error budget of checkout burns at {{ humanize $value }} times the sustainable rate (limit 14.4): {{ with query "topdeck_slo_budget_remaining_ratio{slo=\"checkout\"}" }}{{ $left := . | first | value }}{{ if gt $left 0.0 }}{{ humanizePercentage $left }} of it is left, at this rate for {{ query (printf "vector(%f * 2592000 / %f)" $left $value) | first | value | humanizeDuration }}{{ else }}it is spent, {{ query (printf "vector(0 - %f)" $left) | first | value | humanizePercentage }} over{{ end }}{{ else }}at this rate a whole one is spent in {{ query (printf "vector(2592000 / %f)" $value) | first | value | humanizeDuration }}{{ end }}"#]]
+        expect![[r#"The error budget of checkout burns at {{ humanize $value }} times the sustainable rate (limit 14.4): {{ with query "topdeck_slo_budget_remaining_ratio{slo=\"checkout\"} and on () (topdeck_slo_bad_events{slo=\"checkout\"} >= on () 0.9 * histogram_count_above(250ms, sum(exact_increase(latency{route=\"/checkout\"}[1h]))))" }}{{ $left := . | first | value }}{{ if gt $left 0.0 }}{{ humanizePercentage $left }} of it is left, at this rate for {{ query (printf "vector(%f * 2592000 / %f)" $left $value) | first | value | humanizeDuration }}{{ else }}it is spent, with bad events for {{ query (printf "vector(1 - %f)" $left) | first | value | printf "%.1f" }} budgets{{ end }}{{ else }}at this rate a whole one is spent in {{ query (printf "vector(2592000 / %f)" $value) | first | value | humanizeDuration }}{{ end }}"#]]
             .assert_eq(&annotations["summary"]);
         expect![[r#"{{ with query "histogram_count(sum(exact_increase(latency{route=\"/checkout\"}[1h])))" }}{{ $total := . | first | value }}{{ with query "histogram_count_above(250ms, sum(exact_increase(latency{route=\"/checkout\"}[1h])))" }}{{ . | first | value | printf "%.0f" }} of {{ printf "%.0f" $total }} events of the last 1 h are bad. {{ end }}{{ end }}Limit: 1.44 % of the events of the last 1 h and of the last 5 min. Bad: values of latency{route="/checkout"} above 250 ms. Factor: 2 % × 30 d / 1 h = 14.4. Objective: 99.9 % in 30 d."#]]
             .assert_eq(&annotations["description"]);

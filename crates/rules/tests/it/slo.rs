@@ -388,19 +388,26 @@ fn text_of_a_burn_has_the_measured_rate_and_what_is_left_of_the_budget() {
     assert!(affected[0].starts_with("3000 bad events of check"), "{affected:?}");
     let cases = [
         (0.25, "25% of it is left, at this rate for 3h 36m 0s"),
-        (0.0, "it is spent, 0% over"),
-        (-14.0, "it is spent, 1400% over"),
+        (0.0, "it is spent, with bad events for 1.0 budgets"),
+        // It was "1.148e+04% over".
+        (-114.8, "it is spent, with bad events for 115.8 budgets"),
     ];
-    for (minute, (left, expected)) in (-3..).zip(cases) {
-        let series = Series::new("topdeck_slo_budget_remaining_ratio", SeriesKind::Gauge)
-            .with_label("slo", name)
-            .validate()
-            .unwrap();
+    let report = |minute: i64, metric: &str, value: f64| {
+        let series = Series::new(metric, SeriesKind::Gauge).with_label("slo", name);
         let mut batch = BatchWriter::default();
-        batch.series(&series);
+        batch.series(&series.validate().unwrap());
         let end = now + minute * MINUTE;
-        batch.sample(&Sample { start: end, end, value: SampleValue::Number(left) }).unwrap();
+        batch.sample(&Sample { start: end, end, value: SampleValue::Number(value) }).unwrap();
         let _ = store.0.ingest(None, &batch.finish(), journal::Level::Disk).unwrap();
+    };
+    // A budget from before the burn, of which all was left: it contradicted the SLO itself.
+    report(-4, "topdeck_slo_budget_remaining_ratio", 1.0);
+    report(-4, "topdeck_slo_bad_events", 0.0);
+    let whole = format!("{budget}: at this rate a whole one is spent in 14h 24m 0s");
+    assert_eq!(texts()[0][0], whole);
+    for (minute, (left, expected)) in (-3..).zip(cases) {
+        report(minute, "topdeck_slo_budget_remaining_ratio", left);
+        report(minute, "topdeck_slo_bad_events", 2_950.0);
         assert_eq!(texts()[0][0], format!("{budget}: {expected}"));
     }
 }
