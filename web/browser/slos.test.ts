@@ -105,7 +105,7 @@ test("the SLO with the least budget is first, and an unknown one is not green", 
 test("the first page names the budget that is spent", async () => {
   await visitor.open("overview", {});
   const box = page.getByTestId("needs-attention");
-  await expect.poll(() => box.innerText()).toMatch(/1 error budget spent: checkout −\d+ % left/);
+  await expect.poll(() => box.innerText()).toMatch(/1 error budget spent: checkout −[\d,]+ % left/);
   const link = box.getByRole("link", { name: "1 error budget spent" });
   expect(await link.getAttribute("href")).toContain("#/slos");
   await visitor.open("slos", { slo: "checkout" });
@@ -116,7 +116,7 @@ test("an SLO has its users, correction, days, and windows of alerts", async () =
   const text = await main().innerText();
   expect(text).toMatch(/users affected\s+[\d,]+( \([^)]*\))? of 20,000/);
   expect(text).toMatch(/Taken out: [^]*planned move of the database/);
-  expect(text).toMatch(/With it, −?\d+ %/);
+  expect(text).toMatch(/With it, −?[\d,]+ %/);
   expect(text).toContain("2 % × 14 d / 1 h = 6.72");
   // Its period, from its first events on: 12 dates late in the day, before that 13.
   expect(await page.getByTestId("slo-day").count()).toBeGreaterThan(11);

@@ -8,6 +8,8 @@ import {
   formatBounds,
   formatObjective,
   formatRemaining,
+  isSilentAround,
+  knownPoints,
   leastBudget,
   nearestThreshold,
   parseObjective,
@@ -17,6 +19,7 @@ import {
   verdict,
   type BurnJson,
   type SloJson,
+  type SloPointJson,
 } from "../src/lib/slos";
 
 const bracket = (lower: number, estimate: number, upper: number) => ({ lower, estimate, upper });
@@ -51,9 +54,29 @@ test("an overspent budget is negative, and an unknown one is no number", () => {
   expect(formatRemaining(0.724)).toBe("72 %");
   expect(formatRemaining(-1.5)).toBe("−150 %");
   expect(formatRemaining(0)).toBe("0 %");
+  expect(formatRemaining(-11480.2)).toBe("−1,148,020 %");
   expect(formatBounds(null, formatRemaining)).toBe("unknown");
   expect(formatBounds(bracket(0.7, 0.72, 0.75), formatRemaining)).toBe("72 % (70 % to 75 %)");
   expect(formatAttained(bracket(0.999, 0.999, 0.999))).toBe("99.9 %");
+});
+
+// A chart of 30 days without data had a flat line at 100 %.
+test("what is unknown of a budget has no line", () => {
+  const point = (remaining: number | null, total: number) =>
+    ({
+      remaining: remaining === null ? null : bracket(remaining, remaining, remaining),
+      total,
+    }) as SloPointJson;
+  const points = [point(null, 0), point(1, 5), point(1, 0), point(1, 0), point(0.5, 5)];
+  expect(knownPoints([...points, point(null, 0)])).toEqual(points.slice(1));
+  expect(knownPoints([point(null, 0)])).toEqual([]);
+  expect(points.map((_, at) => isSilentAround(points, at))).toEqual([
+    false,
+    false,
+    true,
+    false,
+    false,
+  ]);
 });
 
 test("an objective is attained or missed only if the bounds say so", () => {

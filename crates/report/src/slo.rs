@@ -16,6 +16,7 @@ pub fn slos_text(answer: &Value) -> Option<String> {
         ("slo", false),
         ("state", false),
         ("budget left", true),
+        ("at", false),
         ("good", true),
         ("objective", true),
         ("period", false),
@@ -37,6 +38,7 @@ pub fn slos_text(answer: &Value) -> Option<String> {
             name.clone(),
             slo["state"].as_str()?.to_owned(),
             bounded(&budget["remaining"], percent),
+            slo["computed_ns"].as_i64().map_or_else(String::new, second_text),
             bounded(&budget["attained"], percent),
             percent(slo["objective"].as_f64()?),
             slo["period"].as_str()?.to_owned(),
@@ -63,8 +65,9 @@ pub fn slo_text(answer: &Value) -> Option<String> {
     }
     let budget = &answer["budget"];
     let mut text = format!(
-        "{name}: {} of the budget left; {} good, objective {} in {}\n",
+        "{name}: {} of the budget left{}; {} good, objective {} in {}\n",
         bounded(&budget["remaining"], percent),
+        answer["to_ns"].as_i64().map_or_else(String::new, |at| format!(" at {}", second_text(at))),
         bounded(&budget["attained"], percent),
         percent(answer["objective"].as_f64()?),
         answer["period"].as_str()?,
@@ -108,6 +111,11 @@ pub fn slo_text(answer: &Value) -> Option<String> {
     text.push_str(&days_text(answer)?);
     text.push_str(&burn_text(answer)?);
     Some(text)
+}
+
+/// Time to the second: two budgets of different times differ.
+fn second_text(ns: i64) -> String {
+    precise_time_text(ns - ns.rem_euclid(store::SECOND))
 }
 
 fn days_text(answer: &Value) -> Option<String> {
@@ -193,7 +201,10 @@ fn burn_text(answer: &Value) -> Option<String> {
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent.abs() {
-        size if size >= 10.0 && share < 0.9 => format!("{percent:.0} %"),
+        size if size >= 10.0 && share < 0.9 => {
+            let sign = if percent < 0.0 { "-" } else { "" };
+            format!("{sign}{} %", render::value_formatter::count(size.round() as u64))
+        }
         _ => {
             let text = format!("{percent:.3}");
             format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
@@ -248,6 +259,27 @@ mod tests {
         ]});
         assert!(slos_text(&unmatched).unwrap().ends_with("\nSLO \"rw\" matches nothing\n"));
         assert!(slos_text(&json!({"slos": []})).unwrap().contains("[[slo]]"));
+    }
+
+    /// `topdeck slo` said -5346 %, and `topdeck slo show` a minute later -7032 %, without a time.
+    #[test]
+    fn budgets_have_the_time_at_which_they_were_computed() {
+        let exact = |value: f64| json!({"lower": value, "estimate": value, "upper": value});
+        let budget = json!({
+            "remaining": exact(-70.32), "attained": exact(0.93), "allowed": 1.0, "missing_ns": 0,
+            "events": {"bad": exact(97.0), "total": 1_360.0}
+        });
+        let slo = json!({
+            "name": "checkout", "state": "spent", "objective": 0.999, "period": "30 d",
+            "budget": budget, "computed_ns": 1_794_225_600_123_000_000_i64,
+            "to_ns": 1_794_225_660_123_000_000_i64, "error": null, "alerts": {}, "days": [],
+            "corrections": [], "burn": []
+        });
+        let all = slos_text(&json!({"slos": [slo]})).unwrap();
+        assert!(all.contains("-7,032 %  2026-11-09 12:00:00Z"), "{all}");
+        let one = slo_text(&slo).unwrap();
+        let expected = "checkout: -7,032 % of the budget left at 2026-11-09 12:01:00Z; 93 % good";
+        assert!(one.starts_with(expected), "{one}");
     }
 
     #[test]
@@ -313,6 +345,7 @@ mod tests {
         assert_eq!(percent(0.724), "72 %");
         assert_eq!(percent(0.9995), "99.95 %");
         assert_eq!(percent(-1.5), "-150 %");
+        assert_eq!(percent(-53.46), "-5,346 %");
         assert_eq!(percent(0.0), "0 %");
         let value = json!({"lower": 0.5, "estimate": 0.6, "upper": 0.7});
         assert_eq!(bounded(&value, percent), "60 % (50 % to 70 %)");

@@ -183,11 +183,24 @@ export const STATE_TEXTS: Readonly<Record<BudgetState, string>> = {
   unknown: "unknown",
 };
 
-/** A share of the budget: `72 %`, `−150 %`. */
+const groupDigits = (text: string) => text.replace(/\B(?=(\d{3})+$)/g, ",");
+
+/** A share of the budget: `72 %`, `−1,150 %`. */
 export function formatRemaining(share: number): string {
   const percent = share * 100;
-  const text = Math.abs(percent) >= 10 ? percent.toFixed(0) : percent.toFixed(1);
+  const text = Math.abs(percent) >= 10 ? groupDigits(percent.toFixed(0)) : percent.toFixed(1);
   return `${text.replace(/^-/, "−").replace(/\.0$/, "")} %`;
+}
+
+/** Without the points of which nothing is known at the beginning and at the end. */
+export function knownPoints(points: readonly SloPointJson[]): SloPointJson[] {
+  const isKnown = ({ remaining }: SloPointJson) => remaining !== null;
+  return points.slice(Math.max(points.findIndex(isKnown), 0), points.findLastIndex(isKnown) + 1);
+}
+
+/** Whether a point and the one after it have no events. */
+export function isSilentAround(points: readonly SloPointJson[], at: number): boolean {
+  return points[at]!.total === 0 && (points[at + 1]?.total ?? 0) === 0;
 }
 
 /** SLOs whose budget is certainly spent, the least left first. */
