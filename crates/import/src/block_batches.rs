@@ -93,8 +93,8 @@ impl SeriesSink for BlockBatchSink<'_> {
         self.batch.sample(sample)?;
         match &sample.value {
             SampleValue::Histogram(histogram) => {
-                self.pending.histograms += 1;
-                self.pending.values = self.pending.values.saturating_add(histogram.count());
+                let is_cumulative = series.kind().is_cumulative();
+                self.pending.add_histogram(is_cumulative, histogram.count());
             }
             SampleValue::Number(_) => self.pending.numbers += 1,
             SampleValue::Text(_) => self.pending.texts += 1,

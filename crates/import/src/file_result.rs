@@ -40,11 +40,19 @@ impl FileResult {
 
 fn file_text(one: &FileResult, filled: &ImportSummary) -> String {
     let mut parts = Vec::new();
-    if filled.histograms > 0 {
+    let with_values = filled.histograms - filled.cumulative;
+    if with_values > 0 {
         parts.push(format!(
             "{} with {}",
-            plural(filled.histograms, "histogram", "histograms"),
+            plural(with_values, "histogram", "histograms"),
             plural(filled.values, "value", "values")
+        ));
+    }
+    if filled.cumulative > 0 {
+        parts.push(plural(
+            filled.cumulative,
+            "sample of cumulative histograms",
+            "samples of cumulative histograms",
         ));
     }
     if filled.numbers > 0 {
@@ -100,6 +108,7 @@ pub fn results_json(imported: &[FileResult]) -> Json {
                 ("duplicate_batches", integer(filled.duplicates)),
                 ("series", integer(filled.series)),
                 ("histograms", integer(filled.histograms)),
+                ("cumulative_histograms", integer(filled.cumulative)),
                 ("values", integer(filled.values)),
                 ("numbers", integer(filled.numbers)),
                 ("texts", integer(filled.texts)),
@@ -115,4 +124,24 @@ pub fn results_json(imported: &[FileResult]) -> Json {
         Object(fields)
     });
     Object(vec![("schema", integer(2)), ("files", List(files.collect()))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 8,200 requests in cumulative samples were "172,200 values".
+    #[test]
+    fn samples_of_cumulative_histograms_are_not_counted_as_values() {
+        let mut summary = ImportSummary { batches: 1, series: 2, ..ImportSummary::default() };
+        for is_cumulative in [false, true, true] {
+            summary.add_histogram(is_cumulative, 4_100);
+        }
+        let (scan, format) = (ScanSummary::default(), Some("openmetrics"));
+        let one = FileResult { name: "a".to_owned(), format, scan, summary: Some(summary) };
+        assert_eq!(
+            one.text().unwrap(),
+            "a: 1 histogram with 4,100 values, 2 samples of cumulative histograms in 2 series\n"
+        );
+    }
 }

@@ -32,8 +32,9 @@ pub(crate) struct ImportSummary {
     pub(crate) duplicates: u64,
     pub(crate) series: u64,
     pub(crate) histograms: u64,
-    /// Values in the histograms. A cumulative histogram counts with all values since the start of
-    /// its source.
+    /// Those of them that are cumulative: each has all values since the start of its source.
+    pub(crate) cumulative: u64,
+    /// Values in the others.
     pub(crate) values: u64,
     pub(crate) numbers: u64,
     pub(crate) texts: u64,
@@ -41,10 +42,20 @@ pub(crate) struct ImportSummary {
 }
 
 impl ImportSummary {
+    /// Counts a histogram. The values of a cumulative one would be counted again with each sample.
+    pub(crate) fn add_histogram(&mut self, is_cumulative: bool, count: u64) {
+        self.histograms += 1;
+        match is_cumulative {
+            true => self.cumulative += 1,
+            false => self.values = self.values.saturating_add(count),
+        }
+    }
+
     /// Adds the counts of samples.
     pub(crate) fn add(&mut self, other: &ImportSummary) {
         self.series += other.series;
         self.histograms += other.histograms;
+        self.cumulative += other.cumulative;
         self.values = self.values.saturating_add(other.values);
         self.numbers += other.numbers;
         self.texts += other.texts;
@@ -170,8 +181,7 @@ impl BatchingSink<'_> {
             for Sample { start, end, value } in samples {
                 match value {
                     model::SampleValue::Histogram(histogram) => {
-                        counts.histograms += 1;
-                        counts.values = counts.values.saturating_add(histogram.count());
+                        counts.add_histogram(series.kind().is_cumulative(), histogram.count());
                     }
                     model::SampleValue::Number(_) => counts.numbers += 1,
                     model::SampleValue::Text(_) => counts.texts += 1,

@@ -5,6 +5,10 @@ use render::text::escape_control;
 use render::time::precise_time_text;
 use serde_json::Value;
 
+/// What the numbers of the table are.
+const UNIT: &str = "counts are values as they were sent: each sample of a cumulative histogram \
+                    has all values since its start\n";
+
 fn json_array(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
@@ -36,6 +40,7 @@ pub fn audit_text(audit: &Value) -> String {
         }
     }
     let mut text = format_table(&rows, [false, false, true, true, true, false]);
+    text.push_str(UNIT);
     for producer in json_array(&audit["producers"]) {
         let name = escape_control(producer["name"].as_str().unwrap_or(""));
         let source = &producer["source"];
@@ -79,6 +84,6 @@ mod tests {
         let text = audit_text(&audit);
         let expected = "otlp: 3 values dropped: rejected: invalid samples\n\
                         otlp: last problem at 2026-11-09 12:00:00Z: metric \"a\":\\u{7} bad\n";
-        assert!(text.ends_with(expected), "{text}");
+        assert!(text.ends_with(&format!("{UNIT}{expected}")), "{text}");
     }
 }
