@@ -63,5 +63,14 @@ function isSignificant(above: number, count: number): boolean {
     observed > 0 ? observed * Math.log(observed / expected) : 0;
   const entropy =
     term(above, count * EXPECTED_SHARE) + term(count - above, count * (1 - EXPECTED_SHARE));
-  return Math.exp(-entropy) < ALPHA;
+  return Math.exp(-entropy) * tailFactor(above, count) < ALPHA;
+}
+
+/** By how much the bound of a binomial tail is below `exp(-entropy)`. */
+function tailFactor(above: number, count: number): number {
+  const rest = count - above;
+  if (above <= 0 || rest <= 0) return 1;
+  const ratio = (rest * EXPECTED_SHARE) / ((above + 1) * (1 - EXPECTED_SHARE));
+  const factor = 1 / ((1 - ratio) * Math.sqrt((2 * Math.PI * above * rest) / count));
+  return ratio < 1 ? Math.min(factor, 1) : 1;
 }
