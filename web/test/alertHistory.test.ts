@@ -172,6 +172,12 @@ test("an alert is of a row whose metric its rule reads", () => {
   expect(isAlertOf(alert, { name: "latency", labels: { zone: "a", host: "x" } })).toBe(true);
   expect(isAlertOf(alert, { name: "latency", labels: { zone: "b" } })).toBe(false);
   expect(isAlertOf(alert, { name: "late", labels: {} })).toBe(false);
+  // The labels of its query, too: an SLO's alert has only the name of the SLO.
+  const burn = { query: 'burn_rate(14, sum(rate(latency{service="pay"}[1h])))', labels: {} };
+  expect(isAlertOf(burn, { name: "latency", labels: { service: "pay" } })).toBe(true);
+  expect(isAlertOf(burn, { name: "latency", labels: { service: "cart" } })).toBe(false);
+  const both = { query: 'latency{service="pay"} / latency{service="cart"}', labels: {} };
+  expect(isAlertOf(both, { name: "latency", labels: { service: "cart" } })).toBe(true);
   const quoted = { query: '{"http.duration"} > 1', labels: {} };
   expect(isAlertOf(quoted, { name: "http.duration", labels: {} })).toBe(true);
 });

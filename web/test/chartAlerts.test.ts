@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 
-import { metricsOf, showsAlert } from "../src/lib/chartAlerts";
+import { showsAlert } from "../src/lib/chartAlerts";
+import { metricsOf } from "../src/lib/queryMetrics";
 
 const names = (text: string) => metricsOf(text).map(({ name }) => name);
 
@@ -37,6 +38,11 @@ test("a chart shows the alerts of its metric only", () => {
   expect(showsAlert('disk_free_bytes{host="a"}', full)).toBe(true);
   expect(showsAlert('disk_free_bytes{host="b"}', full)).toBe(false);
   expect(showsAlert("histogram_count(rate(checkout[5m]))", slow)).toBe(true);
+  // The selector of a name with dots is in another language: each row had all alerts.
+  expect(showsAlert({ name: "rpc.duration", labels: { "service.name": "cart" } }, slow)).toBe(
+    false,
+  );
+  expect(showsAlert({ name: "checkout", labels: {} }, slow)).toBe(true);
   // Nobody can say.
   expect(showsAlert("and(__name:checkout)", full)).toBe(true);
 });

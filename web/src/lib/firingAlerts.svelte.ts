@@ -2,6 +2,7 @@
 
 import { fetchAlerts, groupAlerts, isAttended, type AlertJson } from "./alerts";
 import type { OverviewRow } from "./overview";
+import { metricsOf } from "./queryMetrics";
 import { ServerRequest } from "./request.svelte";
 
 const REPEAT_MS = 15_000;
@@ -49,8 +50,9 @@ export function countFiring(alerts: readonly AlertJson[]): number {
 }
 
 /**
- * Whether the rule of an alert reads the metric of a row, and no label of the alert is another one.
- * A name in PromQL may end with unit or part: `latency` is also `latency_seconds_bucket`.
+ * Whether the rule of an alert reads the metric of a row, and no label of the alert, nor of the
+ * metric in its query, is another one. A name in PromQL may end with unit or part: `latency` is
+ * also `latency_seconds_bucket`.
  */
 export function isAlertOf(
   { query, labels }: Pick<AlertJson, "query" | "labels">,
@@ -62,6 +64,9 @@ export function isAlertOf(
   const readsIt =
     query.includes(`"${row.name}"`) ||
     new RegExp(`(?<![\\w:])${quoted}${suffix}(?![\\w:])`).test(query);
-  const isSame = ([label, value]: [string, string]) => (labels[label] ?? value) === value;
-  return readsIt && Object.entries(row.labels).every(isSame);
+  const agrees = (of: Readonly<Record<string, string>>) =>
+    Object.entries(row.labels).every(([label, value]) => (of[label] ?? value) === value);
+  const isName = new RegExp(`^${quoted}${suffix}$`);
+  const read = metricsOf(query).filter((one) => one.name === row.name || isName.test(one.name));
+  return readsIt && agrees(labels) && (read.length === 0 || read.some((one) => agrees(one.labels)));
 }

@@ -7,6 +7,7 @@
 import { fetchAlertHistory } from "./alertHistory";
 import { fetchAnnotations } from "./api";
 import { showsAlert } from "./chartAlerts";
+import type { MetricLabels } from "./queryMetrics";
 import { fetchRules, ruleOf, type RuleRow } from "./rules";
 import { formatDateTime, rangeBetween } from "./time";
 
@@ -95,10 +96,10 @@ function sharedRules(): Promise<readonly RuleRow[]> {
   return rules;
 }
 
-/** Marks without the alerts of other metrics than those of a selector or a query. */
+/** Marks without the alerts of other metrics than those of a selector or a query, or than one. */
 export function marksOf(
   marks: readonly TimeMark[],
-  shown: string,
+  shown: string | MetricLabels,
   rules: readonly RuleRow[],
 ): TimeMark[] {
   return marks.filter(({ alert }) => {
@@ -108,7 +109,11 @@ export function marksOf(
   });
 }
 
-async function chartMarks(from: number, to: number, shown: string): Promise<TimeMark[]> {
+async function chartMarks(
+  from: number,
+  to: number,
+  shown: string | MetricLabels,
+): Promise<TimeMark[]> {
   const marks = await sharedMarks(from, to);
   if (shown === "" || !marks.some(({ alert }) => alert)) return marks;
   return marksOf(marks, shown, await sharedRules());
@@ -144,9 +149,12 @@ export class TimeMarks {
 
   /**
    * Must be called while a component initialises. `shown` is the selector or the query of the
-   * chart; a chart without one has all alerts.
+   * chart, or its metric; a chart without one has all alerts.
    */
-  constructor(range: () => readonly [number, number], shown: () => string = () => "") {
+  constructor(
+    range: () => readonly [number, number],
+    shown: () => string | MetricLabels = () => "",
+  ) {
     $effect(() => {
       const [from, to] = range();
       let isCurrent = true;
