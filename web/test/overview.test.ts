@@ -10,12 +10,16 @@ import {
   explainUsers,
   exploreLink,
   hasNoValues,
+  hasYesterday,
+  isProvisional,
   hourLink,
   lacksThreshold,
   loadThresholds,
   metricLink,
   nowLink,
   roundDuration,
+  shownState,
+  startOfToday,
   storeThreshold,
   unknownLast,
   unknownReason,
@@ -152,6 +156,38 @@ test("a row opens the heatmap where its data is", () => {
   const old = row({ latest: NOW - 30 * HOUR, threshold: null });
   expect(exploreLink(old, NOW)).toBe(
     "#/explore?from=2026-11-25T05:00Z&selector=latency&to=2026-11-25T06:01Z&v=2",
+  );
+});
+
+// At 00:17 an incident from 21:26 to 22:12 was gone, and everything was green.
+test("before six o'clock the day begins yesterday, and says so", () => {
+  const midnight = new Date(NOW).setHours(0, 0, 0, 0);
+  const yesterday = new Date(midnight - 12 * HOUR).setHours(0, 0, 0, 0);
+  expect(startOfToday(midnight + HOUR / 4)).toBe(yesterday);
+  expect(startOfToday(midnight + 6 * HOUR)).toBe(midnight);
+  const payment = row({ service: "payment", worstHour: hour });
+  const early = { ...of(payment), now: midnight + HOUR, todayStart: yesterday };
+  expect(hasYesterday(early)).toBe(true);
+  expect(headlineToday(early)?.text).toMatch(/^Since yesterday, not now, 1 of 1 rows was affected/);
+  expect(hasYesterday({ now: midnight + 7 * HOUR, todayStart: midnight })).toBe(false);
+});
+
+// "All 8 rows are normal now" stood below "2 alerts firing".
+test("a row with a firing alert, or with a threshold of minutes, is not normal", () => {
+  const threshold = { value: 0.25, origin: "p99", learnedFrom: 25 * 60e3 } as const;
+  const young = row({ threshold });
+  expect(isProvisional(young)).toBe(true);
+  expect(isProvisional(row({ threshold: { ...threshold, learnedFrom: 2 * HOUR } }))).toBe(false);
+  expect([shownState(young, false), shownState(young, true)]).toEqual(["unknown", "affected"]);
+  expect(shownState(row(), false)).toBe("usual");
+  const checkout = row({ service: "checkout" });
+  const isAlarmed = (of: OverviewRow) => of.service === "checkout";
+  expect(summarise(of(row(), checkout), isAlarmed)).toBe(
+    "1 of 2 rows are normal now, in the last 5 minutes. 1 with a firing alert or a spent budget.",
+  );
+  expect(summarise(of(young, checkout), isAlarmed)).toBe(
+    "No row is known to be normal. 1 with a firing alert or a spent budget. " +
+      "1 with a threshold of minutes only.",
   );
 });
 

@@ -10,8 +10,8 @@
 //! score of every row, and everything else only of the rows that it shows. Users are counted for
 //! these rows only ([`affected_users`]).
 //!
-//! Today begins at the midnight of each reader; what was read of the days of readers in a few other
-//! time zones is retained.
+//! Today begins at the midnight of each reader, before six o'clock at the one before; what was read
+//! of the days of readers in a few other time zones is retained.
 //!
 //! The distributions of load runs have no rows: a run ends, and would be shown as a service that
 //! fell silent.
@@ -43,7 +43,7 @@ use std::time::Duration;
 
 use hist::{Bracket, Mixture};
 use model::{Gap, Selector, Series, selector};
-use store::{MINUTE, ReadView};
+use store::{DAY, HOUR, MINUTE, ReadView};
 
 use self::affected_users::{AffectedUsers, UserReadLimit};
 use self::day_hours::WorstHour;
@@ -66,6 +66,8 @@ pub const SERIES_MAX: usize = 5_000;
 /// has with 40 different values in each minute of the hour.
 pub const MEMORY_BYTES_MAX: usize = 256 << 20;
 
+/// Length of a day to which the one before it belongs, in nanoseconds.
+const YOUNG_DAY: i64 = 6 * HOUR;
 /// Labels that name the service of a series; the first one that it has counts.
 const SERVICE_LABELS: [&str; 4] = ["service.name", "service_name", "service", "job"];
 /// Prefixes of topdeck's metrics of itself and of the host.
@@ -79,8 +81,17 @@ const RECENT_SHARE: f64 = 0.6;
 pub struct OverviewTimes {
     /// The current time.
     pub now: i64,
-    /// Start of today.
+    /// Start of today, see [`OverviewTimes::since_midnight`].
     pub today_start: i64,
+}
+
+impl OverviewTimes {
+    /// Times of a day that began at a midnight. Until six o'clock yesterday is a part of today: at
+    /// 00:17 the incident of 22:00 is what a reader looks for.
+    pub fn since_midnight(now: i64, midnight: i64) -> OverviewTimes {
+        let is_young = now.saturating_sub(midnight) < YOUNG_DAY;
+        OverviewTimes { now, today_start: if is_young { midnight - DAY } else { midnight } }
+    }
 }
 
 /// Identity of a row.
@@ -539,4 +550,19 @@ impl Overview {
 
 fn memory_bytes(rows: &BTreeMap<RowKey, Arc<RowState>>) -> usize {
     rows.values().map(|row| row.memory_bytes()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An incident from 21:26 to 22:12 was gone at 00:17, and all rows were green.
+    #[test]
+    fn until_six_o_clock_yesterday_belongs_to_today() {
+        let midnight = 20_000 * DAY;
+        let start = |now: i64| OverviewTimes::since_midnight(now, midnight).today_start;
+        assert_eq!(start(midnight + 17 * MINUTE), midnight - DAY);
+        assert_eq!(start(midnight + 6 * HOUR - 1), midnight - DAY);
+        assert_eq!(start(midnight + 6 * HOUR), midnight);
+    }
 }

@@ -22,15 +22,18 @@ const ASCII_BLOCKS: [char; 9] = [' ', '_', '.', ',', '-', '=', '+', '*', '#'];
 const NO_DATA: char = '·';
 const ASCII_NO_DATA: char = ':';
 
+const TODAY: &str = "today";
+
 /// Table of the JSON document of an overview.
 pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
     let now = document["now_ns"].as_i64().unwrap_or(0);
     let rows = document["rows"].as_array().map_or(&[][..], Vec::as_slice);
     let mut text = terminal.paint(TextStyle::Heading, &precise_time_text(now));
-    let total = document["total"].as_u64().unwrap_or(0);
+    let (total, day) = (document["total"].as_u64().unwrap_or(0), day_name(document));
     text.push_str(&format!(
-        ": {} with distributions; now is the last 5 min, today since {}\n",
+        ": {} with distributions; now is the last 5 min, {} since {}\n",
         plural(total, "metric or service", "metrics and services"),
+        if day == TODAY { TODAY } else { "yesterday and today" },
         precise_time_text(document["today_start_ns"].as_i64().unwrap_or(0))
     ));
     if rows.is_empty() {
@@ -46,7 +49,7 @@ pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
         ("metric", false),
         ("state", false),
         ("above now", true),
-        ("today", true),
+        (day, true),
         ("threshold", true),
         ("", false),
         ("unusual", true),
@@ -60,7 +63,8 @@ pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
     let mut table = TextTable::new(&columns);
     for row in sorted_rows(rows) {
         table.row(cells(row, now, terminal));
-        let remarks = [users_text(row), day_text(row), hour_text(row), wait_text(row, document)];
+        let remarks =
+            [users_text(row, day), day_text(row, day), hour_text(row), wait_text(row, document)];
         remarks.into_iter().flatten().for_each(|text| table.remark(text));
         let gaps = row["gaps_total"].as_u64().unwrap_or(0);
         if gaps > 0 {
@@ -78,6 +82,15 @@ pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
         text.push_str(&format!("  last hour: {dot} has no data, ? has a known gap\n"));
     }
     text
+}
+
+/// What the day of an overview is called: before six o'clock it began yesterday.
+pub(crate) fn day_name(document: &Value) -> &'static str {
+    let time = |name: &str| document[name].as_i64().unwrap_or(0);
+    match time("now_ns").saturating_sub(time("today_start_ns")) > store::DAY {
+        true => "since yesterday",
+        false => TODAY,
+    }
 }
 
 /// Rows in their order, but what is not known now after what is, unless it was affected today; and
@@ -131,6 +144,7 @@ fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
         match row["state"].as_str() {
             // What is known is said: values, but nothing to compare them with.
             _ if lacks_threshold(row) => "–".to_owned(),
+            Some("usual") if is_provisional(row) => "unknown".to_owned(),
             state => state.unwrap_or("unknown").to_owned(),
         },
         match row["state"].as_str() {
@@ -167,6 +181,14 @@ fn lacks_threshold(row: &Value) -> bool {
     row["threshold"].is_null() && row["count_now"].as_u64() > Some(0) && !row["unusual"].is_null()
 }
 
+/// Whether the threshold was learned from so little that its own values cannot be above it.
+fn is_provisional(row: &Value) -> bool {
+    let threshold = &row["threshold"];
+    let time = |name: &str| threshold[name].as_i64();
+    let length = time("end_ns").zip(time("start_ns")).map(|(end, start)| end - start);
+    threshold["origin"] == "p99" && length.is_some_and(|length| length < store::HOUR)
+}
+
 /// When a row has a threshold, if it has values but none yet.
 fn wait_text(row: &Value, document: &Value) -> Option<String> {
     let (needed, name) = (document["threshold_values_min"].as_u64()?, row["name"].as_str()?);
@@ -181,17 +203,18 @@ fn wait_text(row: &Value, document: &Value) -> Option<String> {
         false => String::new(),
     };
     Some(format!(
-        "{} {} in the last 5 min; a threshold is learned from {needed} on ({} today){wait}, or set \
+        "{} {} in the last 5 min; a threshold is learned from {needed} on ({} {}){wait}, or set \
          one: --threshold {}=250ms",
         value_formatter::count(row["count_now"].as_u64()?),
         row["counts"].as_str().unwrap_or("values"),
         value_formatter::count(today),
+        day_name(document),
         escape_control(name),
     ))
 }
 
 /// Users with a value above the threshold; `None` if no label tells users apart.
-fn users_text(row: &Value) -> Option<String> {
+fn users_text(row: &Value, day: &str) -> Option<String> {
     let users = &row["users"];
     let label = escape_control(users["label"].as_str()?);
     let number = |name: &str| match count_bracket(&users[name]) {
@@ -202,11 +225,11 @@ fn users_text(row: &Value) -> Option<String> {
     let (now, today) = (number("now"), number("today"));
     let reason = users["reason"].as_str().map(|why| format!(" ({})", escape_control(why)));
     let reason = reason.unwrap_or_default();
-    Some(format!("users above, by {label}: {now} now, {today} today{reason}"))
+    Some(format!("users above, by {label}: {now} now, {today} {day}{reason}"))
 }
 
 /// How many values of today are above the threshold; `None` if that is usual.
-fn day_text(row: &Value) -> Option<String> {
+fn day_text(row: &Value, day: &str) -> Option<String> {
     let above = count_bracket(&row["above_today"])?;
     let (state, above) = match row["state_today"].as_str()? {
         "affected" => ("affected", value_formatter::count_estimate(above)),
@@ -214,7 +237,7 @@ fn day_text(row: &Value) -> Option<String> {
         _ => return None,
     };
     Some(format!(
-        "today {state}: {above} of {} {} above, {} expected",
+        "{day} {state}: {above} of {} {} above, {} expected",
         value_formatter::count(row["count_today"].as_u64()?),
         row["counts"].as_str().unwrap_or("values"),
         value_formatter::count(row["expected_today"].as_f64()?.round() as u64),
@@ -417,6 +440,47 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{text}");
         }
+    }
+
+    /// "p99 of 25 min", learned from the incident itself, was usual.
+    #[test]
+    fn row_with_a_threshold_of_minutes_is_unknown() {
+        let state = |minutes: i64| {
+            let end_ns = minutes * store::MINUTE;
+            let threshold =
+                json!({"value": 0.25, "origin": "p99", "start_ns": 0, "end_ns": end_ns});
+            let row = json!({"name": "latency", "state": "usual", "threshold": threshold});
+            cells(&row, 0, &Terminal::new(true))[1].clone()
+        };
+        assert_eq!([state(25), state(90)], ["unknown", "usual"]);
+    }
+
+    /// At 00:17 an incident from 21:26 to 22:12 was not told.
+    #[test]
+    fn before_six_o_clock_the_day_is_since_yesterday() {
+        let midnight = 20_000 * store::DAY;
+        let of = |now_ns: i64, today_start_ns: i64| {
+            let count = json!({"lower": 667, "estimate": 667, "upper": 667});
+            let row = json!({
+                "name": "latency", "counts": "requests", "state": "usual", "count_now": 5,
+                "state_today": "affected", "above_today": count, "expected_today": 434.6,
+                "count_today": 43_455, "expected_share": 0.01, "threshold": {"value": 0.25}
+            });
+            let document = json!({
+                "total": 1, "now_ns": now_ns, "today_start_ns": today_start_ns, "rows": [row]
+            });
+            overview_text(&document, &Terminal::new(true))
+        };
+        let text = of(midnight + 17 * store::MINUTE, midnight - store::DAY);
+        for expected in [
+            "yesterday and today since 2024-10-03",
+            "worst since yesterday, not now: latency: 667 of 43,455 requests",
+            "since yesterday affected: 667 of 43,455 requests above, 435 expected",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        let text = of(midnight, midnight - store::DAY);
+        assert!(text.contains("worst today") && !text.contains("yesterday"), "{text}");
     }
 
     /// The first rows were services without data, above those that were affected.

@@ -13,6 +13,8 @@ use render::text::escape_control;
 use render::time::precise_time_text;
 use render::value_formatter;
 
+use crate::overview::day_name;
+
 /// Maximum number of further rows that are named.
 const OTHERS_MAX: usize = 3;
 
@@ -75,7 +77,7 @@ impl<'a> Headline<'a> {
         escape_control(&name)
     }
 
-    fn text(&self) -> String {
+    fn text(&self, day: &str) -> String {
         let Headline { row, above, count, times_expected, .. } = self;
         let (numbers, of) = (NumberFormatter::new(row["unit"].as_str()), &row["threshold"]);
         let threshold = of["value"].as_f64().unwrap_or(0.0);
@@ -96,9 +98,9 @@ impl<'a> Headline<'a> {
         format!(
             "{}: {}: {} of {} {} above {} ({}, {} times the expected {} %){when}",
             match (self.is_now(), row["state"].as_str()) {
-                (true, _) => "worst now",
-                (false, Some("usual")) => "worst today, not now",
-                (false, _) => "worst today",
+                (true, _) => "worst now".to_owned(),
+                (false, Some("usual")) => format!("worst {day}, not now"),
+                (false, _) => format!("worst {day}"),
             },
             self.name(),
             value_formatter::count_estimate(*above),
@@ -145,18 +147,18 @@ pub(crate) fn overview_headline(document: &Value) -> Vec<String> {
         false => vec![&document["rows"]],
     };
     let rows: Vec<&Value> = lists.into_iter().filter_map(Value::as_array).flatten().collect();
-    headline(&rows)
+    headline(&rows, day_name(document))
 }
 
-/// The same of some rows.
-fn headline(rows: &[&Value]) -> Vec<String> {
+/// The same of some rows; `day` is what today is called.
+fn headline(rows: &[&Value], day: &str) -> Vec<String> {
     let mut all: Vec<Headline<'_>> = rows.iter().filter_map(|row| Headline::of(row)).collect();
     all.sort_by(|a, b| {
         let is_later = b.is_now().cmp(&a.is_now());
         is_later.then_with(|| b.least_rate.total_cmp(&a.least_rate))
     });
     let Some((first, others)) = all.split_first() else { return Vec::new() };
-    let mut lines = vec![first.text()];
+    let mut lines = vec![first.text(day)];
     let named = others.iter().filter(|other| other.is_now() == first.is_now()).take(OTHERS_MAX);
     let named: Vec<String> = named
         .map(|other| format!("{} {} times", other.name(), factor_text(other.times_expected)))
@@ -199,6 +201,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn headline(rows: &[&Value]) -> Vec<String> {
+        super::headline(rows, "today")
+    }
 
     const NOON: i64 = 1_794_225_600_000_000_000;
 

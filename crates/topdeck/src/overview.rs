@@ -126,7 +126,7 @@ fn of_store(options: &Options, dir: &Path) -> Result<Value> {
     let newest = view.part_range().map_or(clock, |range| range.end.min(clock));
     let now = options.at.map_or(newest, |at| at.to_unix_ns(clock));
     // The end of the data may be midnight: the day that ends there is today.
-    let today_start = (now - 1) - (now - 1).rem_euclid(DAY);
+    let times = OverviewTimes::since_midnight(now, (now - 1) - (now - 1).rem_euclid(DAY));
     let mut overview = Overview::new(options.group, MEMORY_BYTES_MAX);
     let page = PageRange { offset: 0, limit: options.limit };
     let unlimited = (Duration::MAX, &(|| Duration::ZERO) as &dyn Fn() -> Duration);
@@ -135,7 +135,7 @@ fn of_store(options: &Options, dir: &Path) -> Result<Value> {
         let value = limit.value_in(Unit::parse(&key.unit).as_ref())?;
         Some(RowThreshold::of_user(value))
     };
-    let found = overview.refresh(&view, OverviewTimes { now, today_start }, unlimited);
+    let found = overview.refresh(&view, times, unlimited);
     let found = found.and_then(|()| {
         let mut found = overview.page(page, &threshold);
         overview.count_users(&view, &mut found, &|_| None, unlimited)?;

@@ -9,6 +9,8 @@ import {
   describeUsers,
   formatFactor,
   formatHour,
+  hasYesterday,
+  isProvisional,
   nameOf,
   type Overview,
   type OverviewRow,
@@ -97,7 +99,8 @@ export function headlineNow({ summary, now }: Overview): Headline | null {
 }
 
 /** The worst row of today among those that are not affected now; null if there is none. */
-export function headlineToday({ summary, total }: Overview): Headline | null {
+export function headlineToday(overview: Overview): Headline | null {
+  const { summary, total, now } = overview;
   const { affected, affectedEarlier: earlier, usualAgain } = summary;
   const [worst, ...others] = summary.worstEarlier.flatMap(severityToday);
   if (!worst) return null;
@@ -105,9 +108,11 @@ export function headlineToday({ summary, total }: Overview): Headline | null {
   const limit = row.threshold ? formatValue(row.threshold.value, row.unit) : "";
   const were = earlier === 1 ? "was" : "were";
   const isOver = usualAgain === earlier;
-  const when = affected > 0 ? "Earlier today" : isOver ? "Earlier today, not now," : "Today";
+  const day = hasYesterday(overview) ? "Since yesterday" : null;
+  const early = day ?? "Earlier today";
+  const when = affected > 0 ? early : isOver ? `${early}, not now,` : (day ?? "Today");
   const hours = row.worstHour?.period ?? null;
-  const hour = hours ? ` from ${formatHour(hours).replace("–", " to ")}` : "";
+  const hour = hours ? ` from ${formatHour(hours, now).replace("–", " to ")}` : "";
   const text =
     `${when} ${formatCount(earlier)} of ${formatCount(total)} rows ${were} affected. ` +
     `Worst: ${nameOf(row)}, ${formatCount(above)} of ${formatCount(count)} ${row.noun} above ` +
@@ -116,12 +121,24 @@ export function headlineToday({ summary, total }: Overview): Headline | null {
   return { text, row, hours };
 }
 
-/** One sentence: how many rows are affected, and the worst of them. */
-export function summarise(overview: Overview): string {
-  const { total, summary } = overview;
-  const { affected, uncertain, usual: known, withoutThreshold } = summary;
+/**
+ * One sentence: how many rows are affected, and the worst of them. Rows that are shown and alarmed
+ * (an alert fires, or the budget is spent) are not normal, nor those with a threshold of minutes.
+ */
+export function summarise(
+  overview: Overview,
+  isAlarmed: (row: OverviewRow) => boolean = () => false,
+): string {
+  const { total, summary, rows } = overview;
+  const { affected, uncertain, withoutThreshold } = summary;
   const unknown = summary.unknown - withoutThreshold;
+  const usual = rows.filter(({ state }) => state === "usual");
+  const alarmed = usual.filter(isAlarmed).length;
+  const provisional = usual.filter((row) => isProvisional(row) && !isAlarmed(row)).length;
+  const known = summary.usual - alarmed - provisional;
   const doubt =
+    (alarmed > 0 ? ` ${formatCount(alarmed)} with a firing alert or a spent budget.` : "") +
+    (provisional > 0 ? ` ${formatCount(provisional)} with a threshold of minutes only.` : "") +
     (uncertain > 0 ? ` ${formatCount(uncertain)} uncertain.` : "") +
     (withoutThreshold > 0 ? ` ${formatCount(withoutThreshold)} without a threshold yet.` : "") +
     (unknown > 0 ? ` ${formatCount(unknown)} unknown.` : "");
@@ -135,6 +152,7 @@ export function summarise(overview: Overview): string {
       const rest = unknown > 0 ? ` ${formatCount(unknown)} unknown.` : "";
       return `${rows} values, but no threshold yet: type one, or wait until it is learned.${rest}`;
     }
+    if (known === 0 && alarmed + provisional > 0) return `No row is known to be normal.${doubt}`;
     return known === 0
       ? `Nothing is known about the last 5 minutes.${doubt}`
       : `${many} normal now, in the last 5 minutes.${doubt}`;

@@ -10,6 +10,8 @@ import * as time from "./time";
 import { formatCount, formatInput, parseThreshold } from "./unit";
 
 const HOUR = 3_600e3;
+/** Length of a day to which the one before it belongs: at 00:17 22:00 is no history. */
+const YOUNG_DAY = 6 * HOUR;
 /** "Now": the last five minutes. */
 const RECENT = 5 * 60e3;
 
@@ -234,7 +236,20 @@ interface OverviewJson {
   rows: RowJson[];
 }
 
-/** The first `limit` rows. Today begins at local midnight. */
+/** Where today begins: at local midnight, before six o'clock at the one before. */
+export function startOfToday(now: number): number {
+  const midnight = new Date(now);
+  midnight.setHours(0, 0, 0, 0);
+  if (now - midnight.getTime() < YOUNG_DAY) midnight.setDate(midnight.getDate() - 1);
+  return midnight.getTime();
+}
+
+/** Whether yesterday belongs to the day of an overview. */
+export function hasYesterday({ now, todayStart }: Pick<Overview, "now" | "todayStart">): boolean {
+  return todayStart < new Date(now).setHours(0, 0, 0, 0);
+}
+
+/** The first `limit` rows. */
 export async function fetchOverview(
   group: RowGroup,
   limit: number,
@@ -245,7 +260,7 @@ export async function fetchOverview(
   const parameters = {
     group,
     limit,
-    today_from: new Date(new Date(now).setHours(0, 0, 0, 0)).toISOString(),
+    today_from: new Date(startOfToday(now)).toISOString(),
     threshold: Object.entries(thresholds).map(([name, text]) => `${name}=${text}`),
   };
   const response = await getJson<OverviewJson>("/v1/overview", parameters, signal);
@@ -414,6 +429,21 @@ export function lacksThreshold(row: OverviewRow): boolean {
   return row.threshold === null && row.countNow > 0 && !isUnread(row);
 }
 
+/** Whether a threshold is of so short a history that its own values cannot be above it. */
+export function isProvisional({ state, threshold }: OverviewRow): boolean {
+  const learnedFrom = threshold?.origin === "p99" ? threshold.learnedFrom : null;
+  return state === "usual" && learnedFrom !== null && learnedFrom < HOUR;
+}
+
+/**
+ * The state as it is shown: what an alert fires for, or whose budget is spent, is not normal, and
+ * what a threshold of minutes says is unknown.
+ */
+export function shownState(row: OverviewRow, isAlarmed: boolean): RowState {
+  if (row.state === "usual" && isAlarmed) return "affected";
+  return isProvisional(row) ? "unknown" : row.state;
+}
+
 /** When a row has a threshold: `learned from 500 on, in about 12 min`. */
 export function describeThresholdWait(row: OverviewRow, needed: number): string {
   const minutes = Math.ceil(Math.max(needed - row.countToday, 0) / row.rate / 60);
@@ -457,9 +487,12 @@ export function metricLink(row: OverviewRow): string {
   return write({ view: "explore", settings: { selector: metricSelector(row.name) } });
 }
 
-/** `08:00–09:00`. */
-export function formatHour({ start, end }: Pick<AffectedPeriod, "start" | "end">): string {
-  return `${time.formatTick(start, HOUR)}–${time.formatTick(end, HOUR)}`;
+/** `08:00–09:00`, of another day than that of `now` with its date. */
+export function formatHour(
+  { start, end }: Pick<AffectedPeriod, "start" | "end">,
+  now: number,
+): string {
+  return `${time.formatTimeToday(start, HOUR, now)}–${time.formatTick(end, HOUR)}`;
 }
 
 /**

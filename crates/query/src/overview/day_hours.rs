@@ -7,8 +7,9 @@
 //! What is learned from an hour that ended is learned once: it is retained by the start of the hour
 //! and a hash of its values ([`HourlyThresholds`]), and again only if values arrived late.
 //!
-//! An hour is named only if its excess is significant. A day has 24 hours, so each has a 24th of
-//! the probability of error (Bonferroni): chance alone names an hour of one of a thousand rows.
+//! An hour is named only if its excess is significant. A day has up to 30 hours, those of yesterday
+//! before six o'clock, so each has a 30th of the probability of error (Bonferroni): chance alone
+//! names an hour of one of a thousand rows.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Range;
@@ -22,8 +23,8 @@ use super::excess::{ALPHA, ExcessSignificance, ExpectedValues};
 use crate::compare::merge_error;
 use crate::error::Result;
 
-/// Hours of a day, by which its probability of error is divided.
-const HOURS_PER_DAY: f64 = 24.0;
+/// Most hours of a day, by which its probability of error is divided.
+const HOURS_PER_DAY: f64 = 30.0;
 
 /// Least burn rate of an hour of the same period, as a share of that of the worst one.
 const PERIOD_SHARE: f64 = 0.25;
@@ -326,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_day_without_an_incident_has_no_worst_hour() {
-        // 25 of 1,000 are significant once (p < 0.001), but not as one of 24 hours.
+        // 25 of 1,000 are significant once (p < 0.001), but not as one of 30 hours.
         assert_eq!(worst(&[10, 25, 12]), None);
         assert_eq!(worst(&[]), None);
     }
