@@ -22,13 +22,16 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(600);
 const RESPONSE_BYTES_MAX: usize = 256 << 20;
 /// Time after which a request that is waiting is shown.
 const PROGRESS_AFTER: Duration = Duration::from_secs(1);
+/// Environment variable with the URL of the server.
+const SERVER_VARIABLE: &str = "TOPDECK_SERVER";
 /// Maximum size of an error response of a stream, in bytes.
 const ERROR_BYTES_MAX: usize = 64 << 10;
 
 /// Server and credentials.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ServerClient {
-    /// URL of the server [default: the local server]
+    /// URL of the server [default: that of the environment variable TOPDECK_SERVER, else the local
+    /// server]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
 
@@ -119,12 +122,13 @@ impl ServerClient {
         self.server.is_some()
     }
 
-    /// URL of the server: as named, else of the server that uses the default data directory, else
-    /// the default address.
+    /// URL of the server: as named, else that of the environment, else of the server that uses the
+    /// default data directory, else the default address.
     pub fn url(&self) -> String {
         let local = || default_data_dir().and_then(|data| server_of(&data.join(STORE_DIR)));
         let default = || format!("http://127.0.0.1:{}", net::forward_protocol::PORT);
-        self.server.clone().or_else(local).unwrap_or_else(default)
+        let environment = || std::env::var(SERVER_VARIABLE).ok().filter(|url| !url.is_empty());
+        self.server.clone().or_else(environment).or_else(local).unwrap_or_else(default)
     }
 
     /// Sends a GET request and returns the JSON response.
