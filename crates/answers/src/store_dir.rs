@@ -121,6 +121,7 @@ pub fn no_match_error(
     selector: &Selector,
     summary: &SelectionSummary,
 ) -> anyhow::Error {
+    let selector = query::selector_text(selector);
     let missing = if summary.has_gaps { "; it may be in a known gap" } else { "" };
     let others = match summary.metric_count {
         0 => "the store has no other series".to_owned(),
@@ -140,10 +141,12 @@ pub fn no_match_error(
             plural(*deleted, "series", "series"),
         );
     }
-    match summary.metric_count {
-        0 => anyhow!("{source}: the store is empty; import data with `topdeck import`{missing}"),
-        _ => {
-            let others = summary.hint.as_ref().unwrap_or(&others);
+    match (&summary.hint, summary.metric_count) {
+        (None, 0) => {
+            anyhow!("{source}: the store is empty; import data with `topdeck import`{missing}")
+        }
+        (hint, _) => {
+            let others = hint.as_ref().unwrap_or(&others);
             anyhow!("{source}: {selector} matches no series; {others}{missing}")
         }
     }

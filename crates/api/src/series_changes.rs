@@ -20,6 +20,7 @@ use axum::routing;
 use decode::SeriesSink as _;
 use intake::{Intake, SeriesKeyEncoding};
 use model::{Sample, Selector, Series, SeriesId};
+use query::StoreSource;
 use render::text::plural;
 use store::{ReadView, RowCount, SeriesEntryRef, Store};
 
@@ -172,7 +173,7 @@ impl SeriesChange {
     }
 }
 
-/// A selector that matches nothing may have the name of a series in PromQL.
+/// A selector that matches nothing may have the name of a series in PromQL, or be misspelt.
 fn no_match_message(view: &ReadView, selector: &Selector) -> String {
     let mut stored = None;
     view.each_series(&Selector::All, &mut |series| {
@@ -182,10 +183,11 @@ fn no_match_message(view: &ReadView, selector: &Selector) -> String {
         }
         ControlFlow::Continue(())
     });
-    let hint = stored.map_or(String::new(), |series| {
-        format!("; changes take stored names, not those of PromQL: select {series}")
-    });
-    format!("{selector} matches no series{hint}")
+    let of_promql = stored
+        .map(|series| format!("changes take stored names, not those of PromQL: select {series}"));
+    let near = || query::selector_hint(&StoreSource::new(view), selector).ok().flatten();
+    let hint = of_promql.or_else(near).map_or_else(String::new, |hint| format!("; {hint}"));
+    format!("{} matches no series{hint}", query::selector_text(selector))
 }
 
 async fn delete(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {

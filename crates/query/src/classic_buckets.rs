@@ -14,6 +14,7 @@ mod bucket_counters;
 mod bucket_increases;
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::ControlFlow;
 
 use hist::Mixture;
@@ -205,6 +206,34 @@ pub(crate) fn select_buckets(view: &ReadView, selector: &Selector) -> Vec<Series
         ControlFlow::Continue(())
     });
     found
+}
+
+/// Calls `each` with each classic histogram whose buckets are counters and that a selector matches
+/// by the name of the histogram, once and without `le`, until it breaks.
+pub fn each_classic_histogram(
+    view: &ReadView,
+    selector: &Selector,
+    each: &mut dyn FnMut(&Series) -> ControlFlow<()>,
+) {
+    let Ok(has_bound) = Selector::label_matches(BOUND, ".+") else { return };
+    let named = exact_name(selector)
+        .map(|name| Selector::label_equals(NAME_TAG, format!("{name}{BUCKET}")));
+    let counters = Selector::and([has_bound].into_iter().chain(named).collect());
+    // Hashes instead of labels: a store may have many.
+    let mut known = BTreeSet::new();
+    view.each_entry(&counters, &mut |counter| {
+        let Some(bucket) = as_distribution(counter) else { return ControlFlow::Continue(()) };
+        let of = &bucket.series;
+        let labels = of.labels().iter().filter(|(name, _)| name != BOUND).cloned();
+        let histogram = Series::new(of.name(), of.kind()).with_unit(of.unit()).with_labels(labels);
+        let Ok(histogram) = histogram.validate() else { return ControlFlow::Continue(()) };
+        let mut hasher = DefaultHasher::new();
+        histogram.canonical_key().hash(&mut hasher);
+        match selector.matches(&histogram) && known.insert(hasher.finish()) {
+            true => each(&histogram),
+            false => ControlFlow::Continue(()),
+        }
+    });
 }
 
 /// Calls `each` with the series of the buckets of all classic histograms.

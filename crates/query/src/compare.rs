@@ -14,7 +14,7 @@ use store::TimeGrid;
 use crate::context::QueryContext;
 use crate::error::{Error, Result, SourceSpan};
 use crate::limits::QueryBudget;
-use crate::selector_hint::selector_hint;
+use crate::selector_hint::{selector_hint, selector_text};
 use crate::source::{SeriesHandle, Source};
 use crate::value::samples_of;
 
@@ -237,6 +237,7 @@ pub(crate) fn select_histograms(
     if handles.is_empty() {
         let hint = selector_hint(source, selector)?;
         let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+        let selector = selector_text(selector);
         let message = match selected_count {
             0 => format!("{selector} matches no series{hint}"),
             _ => format!(

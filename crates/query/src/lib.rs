@@ -85,7 +85,8 @@ pub mod testing {
 }
 
 pub use classic_buckets::{
-    bucket_count, bucket_counters, bucket_warnings, distribution_columns, select_distributions,
+    bucket_count, bucket_counters, bucket_warnings, distribution_columns, each_classic_histogram,
+    select_distributions,
 };
 pub use context::QueryContext;
 pub use edit_distance::edit_distance;
@@ -104,7 +105,7 @@ pub use prometheus_source::{
 };
 pub use query_warnings::{QueryWarningKind, QueryWarnings};
 pub use request::{Language, QueryRequest};
-pub use selector_hint::selector_hint;
+pub use selector_hint::{selector_hint, selector_text};
 pub use settings::Settings;
 pub use source::{
     FreshCount, GroupedRow, NumberGroups, SeriesHandle, Source, SourceRead, StoredMetric,

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use model::selector::{NAME as NAME_TAG, Pattern};
 use model::{Selector, Series, SeriesKind};
 
+use crate::classic_buckets::bucket_counters;
 use crate::edit_distance::edit_distance;
 use crate::error::Result;
-use crate::labels::NAME;
+use crate::labels::{LabelSet, NAME};
 use crate::prometheus_source::{BOUND, PrometheusSource, conditions, exact_name};
 use crate::source::{SeriesHandle, Source};
 
@@ -44,12 +45,67 @@ pub fn selector_hint(source: &dyn Source, selector: &Selector) -> Result<Option<
     if let Some(stored) = stored.first() {
         return Ok(Some(format!("stored as {stored}: select it by this name")));
     }
-    let metrics = source.metrics()?;
-    let names = metrics.iter().map(|metric| metric.name.as_str());
-    let pairs = names.map(|name| (without_suffix(name), name));
-    let near = nearest(without_suffix(name), pairs);
+    let metrics = metric_names(source, name)?;
+    let near = nearest_metric(name, metrics.iter().map(String::as_str));
     let near = near.map(|name| format!("did you mean the metric {name:?}?"));
-    Ok(near.or_else(|| common_words_hint(name, metrics.iter().map(|metric| &metric.name[..]))))
+    Ok(near.or_else(|| common_words_hint(name, metrics.iter().map(String::as_str))))
+}
+
+/// Names of the metrics that may have been meant by a name. Buckets that were sent as counters have
+/// the name of their histogram, unless theirs has the suffix of a part, too.
+fn metric_names(source: &dyn Source, asked: &str) -> Result<BTreeSet<String>> {
+    let is_part = asked.ends_with(BUCKET);
+    let mut names = BTreeSet::new();
+    for metric in source.metrics()? {
+        let base = metric.name.strip_suffix(BUCKET).filter(|base| !is_part && !base.is_empty());
+        names.insert(match base {
+            Some(base) if has_bounds(source, &metric.name)? => base.to_owned(),
+            _ => metric.name,
+        });
+    }
+    Ok(names)
+}
+
+fn has_bounds(source: &dyn Source, name: &str) -> Result<bool> {
+    let Ok(has_bound) = Selector::label_matches(BOUND, ".+") else { return Ok(false) };
+    let named = Selector::label_equals(NAME_TAG, name);
+    Ok(source.select_count(&Selector::and(vec![named, has_bound]))? > 0)
+}
+
+/// Nearest metric by its name without the suffix of a part; of several, one with the same suffix.
+fn nearest_metric<'a>(asked: &str, metrics: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let base = without_suffix(asked);
+    let suffix = &asked[base.len()..];
+    let max = distance_max(base);
+    let near = metrics.filter_map(|name| {
+        let found = without_suffix(name);
+        let distance = edit_distance(base, found, max)?;
+        Some((distance, &name[found.len()..] != suffix, name))
+    });
+    near.min().map(|(_, _, name)| name)
+}
+
+/// A selector as it is mostly typed, such as `latency{host="a"}`; as a list of tags if it has other
+/// conditions than labels with a value.
+pub fn selector_text(selector: &Selector) -> String {
+    let is_plain =
+        |name: &&str| name.chars().all(|c| c.is_ascii_alphanumeric() || "_:.".contains(c));
+    let labels = conditions(selector).iter().filter_map(|part| match part {
+        Selector::Tag { name, pattern: Pattern::Exact(value) }
+            if name != NAME_TAG && !value.is_empty() && is_plain(&name.as_str()) =>
+        {
+            Some(format!("{name}={value:?}"))
+        }
+        _ => None,
+    });
+    let labels: Vec<String> = labels.collect();
+    match exact_name(selector).filter(is_plain) {
+        Some(name) if labels.is_empty() && conditions(selector).len() == 1 => name.to_owned(),
+        Some(name) if labels.len() + 1 == conditions(selector).len() => {
+            format!("{name}{{{}}}", labels.join(","))
+        }
+        _ => selector.to_string(),
+    }
 }
 
 /// Metrics with all words of a name in theirs, side by side, or all of whose words are in it: a
@@ -79,16 +135,34 @@ fn common_words_hint<'a>(name: &str, metrics: impl Iterator<Item = &'a str>) -> 
 }
 
 /// Buckets that were sent as counters are no histograms where a label divides them, or a command
-/// reads them.
+/// reads them. If none of them has the labels of the selector: which label that is.
 fn classic_hint(source: &dyn Source, selector: &Selector, name: &str) -> Result<Option<String>> {
     let base = name.strip_suffix(BUCKET).unwrap_or(name);
     let buckets = format!("{base}{BUCKET}");
-    let found = source.select(&Selector::label_equals(NAME, &buckets))?;
+    let mut found = source.select(&Selector::label_equals(NAME, &buckets))?;
     let is_bucket = |handle: &SeriesHandle| {
         !matches!(handle.kind, SeriesKind::Histogram(_)) && !handle.labels.get(BOUND).is_empty()
     };
-    if !found.iter().any(is_bucket) {
+    found.retain(is_bucket);
+    if found.is_empty() {
         return Ok(None);
+    }
+    let selected = match bucket_counters(selector) {
+        Some(counters) => source.select(&counters)?.iter().any(is_bucket),
+        // A condition on the bounds.
+        None => true,
+    };
+    if !selected {
+        if source.select_count(selector)? > 0 {
+            return Ok(None);
+        }
+        for handle in &mut found {
+            let labels = handle.labels.iter().filter(|(label, _)| *label != BOUND);
+            handle.labels = LabelSet::new(labels);
+        }
+        found.extend(source.select(&Selector::label_equals(NAME, base))?);
+        found.truncate(SERIES_MAX);
+        return Ok(Some(labels_hint(selector, &found)));
     }
     let matchers = exact_labels(selector).map(|(label, value)| format!("{label}={value:?}"));
     let matchers = matchers.collect::<Vec<_>>().join(",");
@@ -187,12 +261,17 @@ fn labels(series: &[SeriesHandle]) -> String {
 
 /// Nearest name, of pairs of what is compared and what is returned.
 fn nearest<'a>(found: &str, names: impl Iterator<Item = (&'a str, &'a str)>) -> Option<&'a str> {
-    let max = 1 + found.chars().count().min(40) / 3;
+    let max = distance_max(found);
     let near = names.filter_map(|(compared, name)| {
         let distance = edit_distance(found, compared, max)?;
         Some((distance, name))
     });
     near.min().map(|(_, name)| name)
+}
+
+/// Maximum number of edits between a name and one that was meant.
+fn distance_max(found: &str) -> usize {
+    1 + found.chars().count().min(40) / 3
 }
 
 /// Words of a name without the suffix of a part.
@@ -208,6 +287,31 @@ fn without_suffix(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `and(__name:rpc.durtion)` was answered to who typed `rpc.durtion`.
+    #[test]
+    fn a_selector_is_named_as_it_was_typed() {
+        let typed = ["rpc.durtion", r#"a:b{zone="a b",__unit="ms"}"#, "and(host:web-*)", "*"];
+        for typed in typed {
+            assert_eq!(selector_text(&Selector::parse(typed).unwrap()), typed);
+        }
+        let regex = Selector::parse(r#"a{b=~"c"}"#).unwrap();
+        assert_eq!(selector_text(&regex), regex.to_string());
+    }
+
+    /// A misspelt histogram was answered with the name of its buckets.
+    #[test]
+    fn nearest_metric_has_the_same_suffix_if_there_is_one() {
+        let metrics = ["a_seconds", "a_seconds_count", "a_seconds_sum", "b_total"];
+        let check = |name: &str, expected: Option<&str>| {
+            assert_eq!(nearest_metric(name, metrics.into_iter()), expected, "{name}");
+        };
+        check("a_secnds", Some("a_seconds"));
+        check("a_secnds_sum", Some("a_seconds_sum"));
+        check("a_secnds_bucket", Some("a_seconds"));
+        check("b", Some("b_total"));
+        check("something_else", None);
+    }
 
     /// A counter `sd_hits` was asked for as `hits`, and the answer was "no data".
     #[test]

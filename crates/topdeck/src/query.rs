@@ -211,11 +211,14 @@ fn report_empty_result(options: &Options, source: &AnswerSource) -> Result<()> {
         let summary = source.selection(selector, i64::MIN..i64::MAX)?;
         let cause = match summary.groups.is_empty() {
             true => Some(format!("{:#}", no_match_error(&source.name(), selector, &summary))),
-            false => summary.hint.map(|hint| format!("{}: {selector}: {hint}", source.name())),
+            false => {
+                let selector = query::selector_text(selector);
+                summary.hint.map(|hint| format!("{}: {selector}: {hint}", source.name()))
+            }
         };
         if let Some(cause) = cause {
             // With the spelling of the expression.
-            print_message(cause.replace(&selector.to_string(), written));
+            print_message(cause.replace(&query::selector_text(selector), written));
             return Ok(());
         }
     }

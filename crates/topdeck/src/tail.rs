@@ -50,6 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     for selector in &options.selectors {
         parameters = parameters.with("selector", &selector.text);
     }
+    options.selectors.iter().for_each(|selector| report_no_match(&options.server, selector));
     let (terminal, mut rows) = (Terminal::new(false), 0);
     options.server.stream("/v1/stream", parameters, |event, data| {
         if options.json {
@@ -65,6 +66,20 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         })
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says that no stored series matches: of a misspelt selector, nothing would ever be printed. A
+/// stream has the samples as they arrive, which are counters if buckets are sent as such.
+fn report_no_match(server: &ServerClient, selector: &ParsedSelector) {
+    let parameters = RequestParameters::default().with("selector", &selector.text);
+    // The stream reports an unreachable server.
+    let Ok(found) = server.get("/v1/selection", parameters) else { return };
+    let is_empty = found["groups"].as_array().is_some_and(Vec::is_empty);
+    let hint = found["hint"].as_str().map(escape_control);
+    if hint.is_some() || is_empty {
+        let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+        print_message(format_args!("{} matches no series so far{hint}", selector.text));
+    }
 }
 
 fn print_event(event: &str, data: &Value, terminal: &Terminal) -> Result<()> {

@@ -63,6 +63,7 @@ pub(crate) fn find_distributions(
         (true, 0) => Err(ApiError::NotFound(no_match_message(view, selector))),
         (true, selected) => {
             let hint = hint(view, selector).map_or_else(String::new, |hint| format!("; {hint}"));
+            let selector = query::selector_text(selector);
             Err(ApiError::NotFound(format!(
                 "{selector} matches no histograms, but {selected} series of other kinds{hint}"
             )))
@@ -121,15 +122,16 @@ fn no_match_message(view: &ReadView, selector: &Selector) -> String {
         true => "",
         false => "; its data may be in a gap",
     };
+    let typed = query::selector_text(selector);
     if n == 0 {
-        return format!("{selector} matches no series: the store is empty{missing}");
+        return format!("{typed} matches no series: the store is empty{missing}");
     }
     if let Some(hint) = hint(view, selector) {
-        return format!("{selector} matches no series; {hint}{missing}");
+        return format!("{typed} matches no series; {hint}{missing}");
     }
     let more = if names.len() > NAMES_LISTED { "; /v1/metric_names lists all" } else { "" };
     let names: Vec<String> = names.into_iter().take(NAMES_LISTED).map(|(_, name)| name).collect();
-    format!("{selector} matches no series; existing metrics: {}{more}{missing}", names.join(", "))
+    format!("{typed} matches no series; existing metrics: {}{more}{missing}", names.join(", "))
 }
 
 /// The common unit of the series.

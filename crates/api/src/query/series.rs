@@ -49,6 +49,31 @@ impl SeriesSearch<'_> {
         for_each_series(self.view, &self.selector, self.query, each)
     }
 
+    /// As [`SeriesSearch::for_each`], and for the classic histograms whose buckets are counters if
+    /// the selector has their name.
+    fn for_each_and_classic(
+        &self,
+        mut each: impl FnMut(&Series) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        self.for_each(&mut each)?;
+        match query::bucket_counters(&self.selector) {
+            Some(_) => self.for_each_classic(each),
+            None => Ok(()),
+        }
+    }
+
+    fn for_each_classic(
+        &self,
+        mut each: impl FnMut(&Series) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        let mut outcome = Ok(());
+        query::each_classic_histogram(self.view, &self.selector, &mut |series| {
+            outcome = self.query.check_cancelled().and_then(|()| each(series));
+            if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        outcome
+    }
+
     /// The first entries, and the total number.
     fn first_page<T>(
         &self,
@@ -177,6 +202,21 @@ pub(super) async fn names(context: Context, parameters: Parameters) -> Result<Js
             *found.entry(key).or_default() += 1;
             entries.set_count(found.len())
         })?;
+        let mut classic: BTreeMap<(String, &str, String), u64> = BTreeMap::new();
+        search.for_each_classic(|series| {
+            if !search.contains(series.name()) {
+                return Ok(());
+            }
+            let kind = selector::kind_name(series.kind());
+            let key = (series.name().to_owned(), kind, series.unit().to_owned());
+            *classic.entry(key).or_default() += 1;
+            entries.set_count(found.len() + classic.len())
+        })?;
+        for (key, series) in classic {
+            // Some series may be both.
+            let listed = found.entry(key).or_default();
+            *listed = series.max(*listed);
+        }
         Ok(search.first_page(found.iter(), |((name, kind, unit), series)| {
             let mut fields = vec![
                 ("name", Text(name.clone())),
@@ -196,7 +236,7 @@ pub(super) async fn labels(context: Context, parameters: Parameters) -> Result<J
     let find = |search: &SeriesSearch<'_>| {
         let mut found: BTreeMap<String, (BTreeSet<String>, u64)> = BTreeMap::new();
         let (mut values, mut entries) = (0, EntryBudget::new(search.query));
-        search.for_each(|series| {
+        search.for_each_and_classic(|series| {
             for (name, value) in series.labels().iter().filter(|(name, _)| search.contains(name)) {
                 let label = found.entry(name.clone()).or_default();
                 values += usize::from(label.0.insert(value.clone()));
@@ -223,7 +263,7 @@ pub(super) async fn values(
     let find = move |search: &SeriesSearch<'_>| {
         let mut found: BTreeMap<String, u64> = BTreeMap::new();
         let mut entries = EntryBudget::new(search.query);
-        search.for_each(|series| {
+        search.for_each_and_classic(|series| {
             if let Some(value) = label_value(series, &label).filter(|value| search.contains(value))
             {
                 match found.get_mut(value) {

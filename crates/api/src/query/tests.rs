@@ -183,12 +183,12 @@ async fn invalid_queries_name_the_error() {
         503 Service Unavailable {"error":"query timeout exceeded; reduce the range or the number of series, or raise timeout"}
     "#]]).await;
     check("/v1/histogram?selector=nothing", expect![[r#"
-        404 Not Found {"error":"and(__name:nothing) matches no series; existing metrics: depth, latency, requests_total"}
+        404 Not Found {"error":"nothing matches no series; existing metrics: depth, latency, requests_total"}
     "#]]).await;
     check(
         "/v1/histogram?selector=depth",
         expect![[r#"
-        404 Not Found {"error":"and(__name:depth) matches no histograms, but 1 series of other kinds"}
+        404 Not Found {"error":"depth matches no histograms, but 1 series of other kinds"}
     "#]],
     )
     .await;
@@ -335,6 +335,13 @@ async fn a_selector_that_matches_nothing_says_what_was_meant() {
         ("latency{colour=\"a\"}", "label \"colour\"; the metric has the labels host"),
         ("latency{host=~\"zz.*\"}", "which must match all of a value; it has a, b"),
         ("latency{colour=~\"r.*\"}", "label \"colour\"; the metric has the labels host"),
+        // Buckets that were sent as counters: what was typed was answered, as the remedy.
+        (
+            "rw_latency_seconds{zone=\"aa\"}",
+            "; label \"zone\" has no value \"aa\"; did you mean \"a\"?",
+        ),
+        ("rw_latency_seconds{zoen=\"a\"}", "has the label \"zoen\"; did you mean \"zone\"?"),
+        ("rw_latency_secnds", "; did you mean the metric \"rw_latency_seconds\"?"),
         ("latency{host=\"aa\"}", "; label \"host\" has no value \"aa\"; did you mean \"a\"?"),
     ] {
         let found = error("/v1/histogram", selector).await;

@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::environment::wait_until;
+use crate::journal_kills::KillOnDrop;
 use crate::processes::MetricsDir;
 use crate::store::{json, run, run_ok};
 use crate::test_dir::TestDir;
@@ -266,6 +267,16 @@ fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
     // New data arrive.
     let tailed = run_ok(&demo.dir, &format!("tail {server} --limit 1 request_duration"));
     assert!(tailed.contains("request_duration{"), "{tailed}");
+    // Nothing was printed for a misspelt name; the server is that of the environment, too.
+    let mut tail = demo.dir.command("tail request_duratoin");
+    let url = server.trim_start_matches("--server").trim();
+    let tail = tail.env("TOPDECK_SERVER", url).stderr(Stdio::piped()).spawn().unwrap();
+    let mut tail = KillOnDrop(tail);
+    let mut line = String::new();
+    BufReader::new(tail.0.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let expected = "topdeck: request_duratoin matches no series so far; did you mean the metric \
+                    \"request_duration\"?\n";
+    assert_eq!(line, expected);
     let rows = json(&run_ok(&demo.dir, &format!("overview {server} --json")));
     let rows = rows["rows"].as_array().unwrap();
     assert!(rows.iter().all(|row| row["name"] != "answer_duration"), "{rows:?}");

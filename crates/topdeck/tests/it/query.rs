@@ -463,8 +463,8 @@ fn two_hosts_are_compared() {
         expect![[r#"
             --- stderr
             topdeck: side B is missing; add a second selector, or another time with --from-b and --to-b
-            topdeck: s: and(__name:tock) matches no series; did you mean the metric "took"?
-            topdeck: and(__name:depth) matches no histograms, but 1 series of other kinds
+            topdeck: s: tock matches no series; did you mean the metric "took"?
+            topdeck: depth matches no histograms, but 1 series of other kinds
             --- exit status 1
         "#]],
     );
@@ -515,7 +515,7 @@ fn breakdown_names_the_slow_label() {
             --- stderr
             topdeck: --above 10 B: the values are in ns
             topdeck: the rectangle contains no values
-            topdeck: and(__name:depth) matches no histograms, but 1 series of other kinds
+            topdeck: depth matches no histograms, but 1 series of other kinds
             --- exit status 1
         "#]],
     );

@@ -274,7 +274,7 @@ fn heatmap_errors_have_a_reason() {
         "heatmap s latency",
         expect![[r#"
         --- stderr
-        topdeck: s: and(__name:latency) matches no series; available: hiccup
+        topdeck: s: latency matches no series; available: hiccup
         --- exit status 1
     "#]],
     );

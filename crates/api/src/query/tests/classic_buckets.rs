@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use decode::SeriesSink as _;
 use hist::Histogram;
 use hist::codec::header::Temporality;
-use http::StatusCode;
+use http::{Request, StatusCode};
 use model::{Sample, SampleValue, Series, SeriesKind};
 use serde_json::{Value, json};
 use store::Resolution;
@@ -68,6 +69,65 @@ fn scrape(
 fn send_scrapes(server: &TestServer, rates: &[(&str, u32)], zone: &str, minutes: [i64; 2]) {
     let scrapes = (1..).zip(minutes[0]..=minutes[1]);
     send(server, scrapes.flat_map(|(counted, minute)| scrape(rates, zone, (minute, counted))));
+}
+
+/// Histograms of remote write 1 were not in the page's list of metrics, and "Split by label" found
+/// that all series have the same labels.
+#[tokio::test]
+async fn a_classic_histogram_and_its_labels_are_listed_by_its_name() {
+    let server = empty_server();
+    send_scrapes(&server, &OLD, "a", [1, 2]);
+    send_scrapes(&server, &NEW, "b", [1, 2]);
+    let histogram = json!({
+        "name": "x_seconds", "kind": "cumulative-histogram", "unit": "s", "series": 2
+    });
+    let names = server.json("/v1/metric_names?search=X_SEC").await;
+    assert_eq!(names["names"][0], histogram, "{names}");
+    assert_eq!(names["names"][1]["name"], "x_seconds_bucket", "{names}");
+    let names = server.json("/v1/metric_names?selector=x_seconds{zone=\"a\"}").await;
+    assert_eq!((&names["total"], &names["names"][0]["series"]), (&1.into(), &1.into()), "{names}");
+    let labels = server.json("/v1/labels?selector=x_seconds").await;
+    let zone = json!([{"name": "zone", "values": 2, "series": 2}]);
+    assert_eq!(labels["labels"], zone, "{labels}");
+    let values = server.json("/v1/label/zone/values?selector=x_seconds").await;
+    let both = json!([{"value": "a", "series": 1}, {"value": "b", "series": 1}]);
+    assert_eq!(values["values"], both, "{values}");
+    // Those of the counters are as before.
+    let labels = server.json("/v1/labels?selector=x_seconds_bucket").await;
+    let zone = json!([
+        {"name": "le", "values": 4, "series": 6}, {"name": "zone", "values": 2, "series": 6}
+    ]);
+    assert_eq!(labels["labels"], zone, "{labels}");
+}
+
+/// CAQL of a histogram of remote write 1, or of a misspelt name, had no values and no warning; a
+/// change of its series did not say where they are.
+#[tokio::test]
+async fn caql_and_changes_say_which_name_they_take() {
+    let server = empty_server();
+    send_scrapes(&server, &OLD, "a", [1, 2]);
+    for (find, expected) in [
+        ("find:histogram('x_seconds')", "x_seconds matches no series; stored as buckets, the"),
+        (
+            "find:histogram('x_secnds') | histogram:merge()",
+            "x_secnds matches no series; did you mean the metric \"x_seconds\"?",
+        ),
+    ] {
+        let find = find.replace('|', "%7C").replace(' ', "%20");
+        let path = format!("/v1/query?language=caql&query={find}&from={}ns&step=1m", at(0));
+        let warnings = server.json(&path).await["warnings"].to_string();
+        let expected = expected.replace('"', "\\\"");
+        assert!(warnings.contains(&expected), "{find}: {warnings}");
+    }
+    for change in ["delete?", "retire?", "rename?name=y&"] {
+        let path = format!("/v1/series/{change}selector=x_seconds");
+        let request = Request::post(&path).body(Body::empty()).unwrap();
+        let (status, text) = server.send_request(request).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{text}");
+        let expected = "x_seconds matches no series; stored as buckets, the counters \
+                        x_seconds_bucket: select these";
+        assert!(text.contains(expected), "{path}: {text}");
+    }
 }
 
 /// Path of the histogram or the heatmap of the twelve minutes.
