@@ -137,6 +137,11 @@ pub(super) fn problem<T, V>(at: &Spanned<V>, message: impl Into<String>) -> Tabl
     Err(TableProblem { byte: at.span().start, message: message.into() })
 }
 
+/// The value, if there is no problem.
+fn keep<T>(result: TableResult<T>, problems: &mut Vec<TableProblem>) -> Option<T> {
+    result.map_err(|problem| problems.push(problem)).ok()
+}
+
 pub(super) fn duration(written: &Spanned<String>) -> TableResult<i64> {
     let text = written.get_ref();
     match parse_duration(text) {
@@ -191,19 +196,38 @@ pub(super) struct CheckedRule {
 }
 
 impl RuleTable {
-    /// Checks the rule.
-    pub(super) fn check(&self, context: &RuleContext<'_>) -> TableResult<CheckedRule> {
+    /// Checks the rule, and returns all its problems. Some keys of one with unknown keys may be
+    /// missing.
+    pub(super) fn check(
+        &self,
+        context: &RuleContext<'_>,
+        has_unknown_keys: bool,
+    ) -> Result<CheckedRule, Vec<TableProblem>> {
+        let mut problems = Vec::new();
         if self.name.get_ref().is_empty() {
-            return problem(&self.name, "the name of a rule is empty");
+            keep(problem::<(), _>(&self.name, "the name of a rule is empty"), &mut problems);
         }
-        let window_ns = self.window()?;
-        let (expression, source) = self.source(context.options)?;
-        let is_formula = matches!(source, RuleSource::Formula(_));
-        let criteria = match is_formula {
-            true => vec![self.formula_criterion(&expression)?],
-            false => self.criteria((&expression, &source), window_ns, context.read)?,
+        let window_ns = keep(self.window(), &mut problems);
+        let for_ns = keep(delay(self.for_.as_ref()), &mut problems);
+        let keep_firing_for_ns = keep(delay(self.keep_firing_for.as_ref()), &mut problems);
+        let source = keep(self.source(context.options), &mut problems);
+        let criteria =
+            self.criteria(source.as_ref(), window_ns.unwrap_or(WINDOW_NS), context, &mut problems);
+        let is_formula = self.formula.is_some();
+        if criteria.is_empty() && problems.is_empty() && !is_formula && !has_unknown_keys {
+            let message = "the rule has no criteria; add [[rule.criteria]]";
+            keep(problem::<(), _>(&self.name, message), &mut problems);
+        }
+        let (Some(window_ns), Some(for_ns), Some(keep_firing_for_ns), Some((expression, source))) =
+            (window_ns, for_ns, keep_firing_for_ns, source)
+        else {
+            return Err(problems);
         };
-        let absence = self.absence(&context.absence, &expression, &source, &criteria)?;
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let absence = self.absence(&context.absence, &expression, &source, &criteria);
+        let absence = absence.map_err(|problem| vec![problem])?;
         let own = OwnCondition {
             absence,
             source,
@@ -214,8 +238,8 @@ impl RuleTable {
             parent: self.parent.as_ref().map(|parent| parent.get_ref().clone()),
         };
         let settings = AlertSettings {
-            for_ns: delay(self.for_.as_ref())?,
-            keep_firing_for_ns: delay(self.keep_firing_for.as_ref())?,
+            for_ns,
+            keep_firing_for_ns,
             annotations: self.annotations(),
             missing_data: MissingData::Hold { presence: expression.clone() },
             condition: Some(own.into()),
@@ -283,28 +307,38 @@ impl RuleTable {
         Ok(Criterion { severity, measure: Measure::Formula, text: formula.to_owned() })
     }
 
+    /// Criteria without problems. Those of a rule whose source has a problem are checked, too.
     fn criteria(
         &self,
-        (expression, source): (&str, &RuleSource),
+        source: Option<&(String, RuleSource)>,
         window_ns: i64,
-        read: RuleFileReader<'_>,
-    ) -> TableResult<Vec<Criterion>> {
+        context: &RuleContext<'_>,
+        problems: &mut Vec<TableProblem>,
+    ) -> Vec<Criterion> {
+        if let Some((formula, RuleSource::Formula(_))) = source {
+            return keep(self.formula_criterion(formula), problems).into_iter().collect();
+        }
+        if self.formula.is_some() {
+            return Vec::new();
+        }
         if let Some(severity) = &self.severity {
-            return problem(severity, "severity is a key of [[rule.criteria]], or of a formula");
+            let message = "severity is a key of [[rule.criteria]], or of a formula";
+            keep(problem::<(), _>(severity, message), problems);
         }
-        if self.criteria.is_empty() {
-            return problem(&self.name, "the rule has no criteria; add [[rule.criteria]]");
-        }
-        let window = render_duration(window_ns);
-        let text = |measure: String| match source {
-            RuleSource::Selector(_) => format!("{measure} of {expression} within {window}"),
-            _ => format!("{measure} of {expression}"),
+        let is_selector = match source {
+            Some((_, source)) => matches!(source, RuleSource::Selector(_)),
+            None => self.promql.is_none() && self.caql.is_none(),
         };
-        let selector_window = matches!(source, RuleSource::Selector(_)).then_some(window_ns);
-        self.criteria
-            .iter()
-            .map(|criterion| criterion_of(criterion, (selector_window, read), &text))
-            .collect()
+        let (expression, window) =
+            (source.map_or("", |(text, _)| text.as_str()), render_duration(window_ns));
+        let text = |measure: String| match is_selector {
+            true => format!("{measure} of {expression} within {window}"),
+            false => format!("{measure} of {expression}"),
+        };
+        let selector_window = is_selector.then_some(window_ns);
+        let read = (selector_window, context.read);
+        let criteria = self.criteria.iter();
+        criteria.filter_map(|criterion| criterion_of(criterion, read, &text, problems)).collect()
     }
 
     /// Absence of its data: by default an alert of the mildest severity of its criteria. A query
@@ -374,11 +408,12 @@ fn criterion_of(
     written: &Spanned<CriterionTable>,
     (selector_window, read): (Option<i64>, RuleFileReader<'_>),
     text: &dyn Fn(String) -> String,
-) -> TableResult<Criterion> {
+    problems: &mut Vec<TableProblem>,
+) -> Option<Criterion> {
     let table = written.get_ref();
-    let severity = severity(&table.severity)?;
-    let (measure, words) = table.measure(written, selector_window, read)?;
-    Ok(Criterion { severity, measure, text: text(words) })
+    let severity = keep(severity(&table.severity), problems);
+    let (measure, words) = keep(table.measure(written, selector_window, read), problems)?;
+    Some(Criterion { severity: severity?, measure, text: text(words) })
 }
 
 /// A comparison, its key and its text.
@@ -578,15 +613,22 @@ impl CriterionTable {
     }
 }
 
+pub(super) fn nearest_name<'a>(
+    found: &str,
+    known: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let max = 1 + found.chars().count().min(40) / 3;
+    let near = known.filter_map(|name| {
+        let distance = query::edit_distance(found, name, max)?;
+        Some((distance, name))
+    });
+    near.min().map(|(_, name)| name)
+}
+
 /// `unknown statistic "rat"; did you mean "rate"?`.
 pub(super) fn unknown_name(what: &str, found: &str, known: &[&str]) -> String {
-    let max = 1 + found.chars().count().min(40) / 3;
-    let near = known.iter().filter_map(|name| {
-        let distance = query::edit_distance(found, name, max)?;
-        Some((distance, *name))
-    });
-    match near.min() {
-        Some((_, name)) => format!("unknown {what} {found:?}; did you mean {name:?}?"),
+    match nearest_name(found, known.iter().copied()) {
+        Some(name) => format!("unknown {what} {found:?}; did you mean {name:?}?"),
         None => format!("unknown {what} {found:?}; known: {}", known.join(", ")),
     }
 }

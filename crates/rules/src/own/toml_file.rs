@@ -3,6 +3,7 @@
 //! A rule with an error is left out and the others are used, also if its text is no TOML: the error
 //! belongs to the rule before it. `docs/rules.md` describes the keys.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use query::promql;
@@ -12,7 +13,7 @@ use toml::de::{DeTable, DeValue, Deserializer, ValueDeserializer};
 
 use super::rule_absence::{ABSENCE_LABEL, AbsenceKey};
 use super::rule_order::order_rules;
-use super::rule_table::{RuleContext, RuleTable, TableProblem, unknown_name};
+use super::rule_table::{RuleContext, RuleTable, TableProblem, nearest_name, unknown_name};
 use crate::rule_file::{
     FilePosition, LabelMap, ProblemList, Rule, RuleFile, RuleFileReader, RuleGroup, RuleKind,
 };
@@ -155,22 +156,28 @@ impl TomlParser<'_> {
             self.error(start, "rule is not a table; write [[rule]]");
             return None;
         };
-        let table = Spanned::new(value.span(), table.clone());
-        let table = match RuleTable::deserialize(Deserializer::from(table)) {
-            Ok(table) => table,
-            Err(error) => {
-                let byte = error.span().map_or(start, |span| span.start);
-                self.error(byte, with_nearest_key(error.message()));
+        let (mut fields, mut has_unknown_keys) = (table.clone(), false);
+        let table = loop {
+            let table = Spanned::new(value.span(), fields.clone());
+            let error = match RuleTable::deserialize(Deserializer::from(table)) {
+                Ok(table) => break table,
+                Err(error) => error,
+            };
+            let byte = error.span().map_or(start, |span| span.start);
+            self.error(byte, with_nearest_key(error.message()));
+            // The others are checked as if the key were the one that was meant.
+            let near = nearest_key(error.message())?;
+            if !replace_key(&mut fields, byte, near) {
                 return None;
             }
+            has_unknown_keys = true;
         };
-        let checked = match table.check(context) {
-            Ok(checked) => checked,
-            Err(TableProblem { byte, message }) => {
+        let checked = table.check(context, has_unknown_keys).map_err(|problems| {
+            for TableProblem { byte, message } in problems {
                 self.error(byte, message);
-                return None;
             }
-        };
+        });
+        let checked = checked.ok().filter(|_| !has_unknown_keys)?;
         let name = table.name.get_ref().clone();
         self.check_texts(start, &name, &table.labels, &checked.settings.annotations)?;
         Some(Rule {
@@ -230,6 +237,33 @@ fn with_nearest_key(message: &str) -> String {
         Some(found) => unknown_name("key", found, &quoted.collect::<Vec<_>>()),
         None => message.to_owned(),
     }
+}
+
+/// The key that was meant by an unknown one, or none that is near; `None` of another error.
+fn nearest_key(message: &str) -> Option<Option<&str>> {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let found = quoted.next().filter(|_| message.starts_with("unknown field"))?;
+    Some(nearest_name(found, quoted))
+}
+
+/// Renames the key at a byte of the file, or removes it. `false` if there is none.
+fn replace_key(table: &mut DeTable<'_>, byte: usize, name: Option<&str>) -> bool {
+    let key = table.keys().find(|key| key.span().start == byte).cloned();
+    let Some(key) = key else {
+        return table.iter_mut().any(|(_, value)| match value.get_mut() {
+            DeValue::Table(table) => replace_key(table, byte, name),
+            DeValue::Array(values) => values.iter_mut().any(|value| match value.get_mut() {
+                DeValue::Table(table) => replace_key(table, byte, name),
+                _ => false,
+            }),
+            _ => false,
+        });
+    };
+    let (Some(value), Some(name)) = (table.remove(&key), name) else { return true };
+    if !table.keys().any(|known| known.get_ref() == name) {
+        table.insert(Spanned::new(key.span(), Cow::Owned(name.to_owned())), value);
+    }
+    true
 }
 
 /// Byte offsets of the lines of a text.

@@ -182,8 +182,14 @@ impl TestRun<'_> {
         wanted.sort();
         if found != wanted {
             let (name, at) = (&expected.alert, show_duration(expected.time_ns));
+            let rules = self.groups.iter().flat_map(|group| group.rules());
+            let of_name = rules.filter(|rule| rule.rule().name == expected.alert);
+            let hint = match found.is_empty() {
+                true => of_name.map(|rule| self.bucket_hint(&rule.rule().expression)).collect(),
+                false => String::new(),
+            };
             let (found, wanted) = (show_alerts(&found), show_alerts(&wanted));
-            let message = format!("alert {name:?} at {at}: found {found}, expected {wanted}");
+            let message = format!("alert {name:?} at {at}: found {found}, expected {wanted}{hint}");
             self.fail(Some(expected.position), message);
         }
     }
@@ -227,8 +233,31 @@ impl TestRun<'_> {
             found.labels == wanted.labels && self.equal_values(&found.value, &wanted.value)
         };
         let is_equal = found.len() == wanted.len() && found.iter().zip(&wanted).all(equals);
-        let text = || format!("found {}, expected {}", show_samples(&found), show_samples(&wanted));
+        let text = || {
+            let hint = match found.is_empty() {
+                true => self.bucket_hint(&expected.expression),
+                false => String::new(),
+            };
+            format!("found {}, expected {}{hint}", show_samples(&found), show_samples(&wanted))
+        };
         (!is_equal).then(text)
+    }
+
+    /// A test has samples and no store, which reads buckets that are counters as a histogram.
+    fn bucket_hint(&self, expression: &str) -> String {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
+        let is_read = |name: &str| expression.split(|c: char| !is_name(c)).any(|word| word == name);
+        let names = || self.test.series.iter().map(|(labels, _)| labels.name());
+        let buckets = names().filter_map(|name| name.strip_suffix("_bucket"));
+        let mut unread = buckets.filter(|base| is_read(base) && !names().any(|name| name == *base));
+        match unread.next() {
+            Some(base) => format!(
+                "; the test has {base}_bucket and no histogram {base}: only a store reads such \
+                 buckets as {base}; try the rule on stored data with `topdeck rules replay`, or \
+                 read {base}_bucket"
+            ),
+            None => String::new(),
+        }
     }
 
     fn equal_values(&self, found: &StepValue, wanted: &StepValue) -> bool {

@@ -59,6 +59,24 @@ fn problems_have_a_position_and_the_other_rules_are_used() {
     );
 }
 
+/// One problem was reported per run, then the next one.
+#[test]
+fn all_problems_of_a_rule_are_reported_at_once() {
+    check(
+        "name = \"Bad\"\nselect = \"x\"\nmin_cout = 3\nwindow = \"5 parsecs\"\n\
+         [[rule.criteria]]\nseverity = 9\nquantil = 0.99\nabove = 1\n\
+         [[rule.criteria]]\nseverity = 2\nstatistic = \"rat\"\nabove = 1",
+        &[
+            "4:1: error: unknown key \"min_cout\"; did you mean \"min_count\"?",
+            "5:10: error: found \"5 parsecs\", expected a duration in ns, us, ms, s, min, h, d, w \
+             or y, such as 30d",
+            "7:12: error: severity: found 9, expected 1 (worst) to 5",
+            "8:1: error: unknown key \"quantil\"; did you mean \"quantile\"?",
+            "12:13: error: unknown statistic \"rat\"; did you mean \"rate\"?",
+        ],
+    );
+}
+
 #[test]
 fn problems_of_criteria() {
     check(

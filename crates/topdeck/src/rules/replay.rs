@@ -69,9 +69,7 @@ Exit status:
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let name = escape_control(&options.file.display().to_string());
-    let texts =
-        read_rule_texts(&options.file).with_context(|| format!("cannot read rule file {name}"))?;
+    let texts = read_rule_texts(&options.file)?;
     let now = journal::wall_clock()();
     let to_ns = options.to.map_or(now, |to| to.to_unix_ns(now));
     let from_ns = match (options.from, options.last) {

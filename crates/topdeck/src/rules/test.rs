@@ -60,6 +60,14 @@ fn test_file(path: &Path, name: &str, selected: &str) -> Result<Vec<String>> {
     for pattern in &tests.rule_files {
         for file in find_rule_files(&dir.join(pattern))? {
             let shown = file.display().to_string();
+            if file.extension().is_some_and(|extension| extension == "toml") {
+                return Ok(vec![format!(
+                    "{name}: cannot test {}: rule_files takes rules of Prometheus (YAML); check \
+                     own rules with `topdeck rules check`, and try them on stored data with \
+                     `topdeck rules replay`",
+                    escape_control(&shown)
+                )]);
+            }
             let text = std::fs::read_to_string(&file)
                 .with_context(|| format!("cannot read rule file {shown} of {name}"))?;
             rule_files.push((shown, text));
