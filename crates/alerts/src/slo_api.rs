@@ -80,9 +80,10 @@ pub(crate) fn slo(
     context: &dyn QueryContext,
 ) -> Result<Json, RouteError> {
     let name = query.get("name").unwrap_or("");
-    let found = service.all().into_iter().find(|status| status.slo.name == name);
-    let Some(status) = found else {
-        return Err(invalid("name", name, "the name of an SLO: /v1/slos has them"));
+    let all = service.all();
+    let Some(status) = all.iter().find(|status| status.slo.name == name) else {
+        let expected = expected_name(name, all.iter().map(|status| status.slo.name.as_str()));
+        return Err(invalid("name", name, &expected));
     };
     let range = range(query, service.now())?;
     let threshold = match query.get("threshold") {
@@ -111,18 +112,28 @@ pub(crate) fn slo(
     ];
     match &report {
         Ok(report) => {
-            fields.extend(slo_fields(&corrected, Some(&report.summary), &status, &alerts));
+            fields.extend(slo_fields(&corrected, Some(&report.summary), status, &alerts));
             fields.retain(|(key, _)| *key != "error" && *key != "computed_ns");
             fields.push(("error", Null));
             fields.extend(report_fields(&slo, report));
         }
         Err(error) => {
-            fields.extend(slo_fields(&corrected, None, &status, &alerts));
+            fields.extend(slo_fields(&corrected, None, status, &alerts));
             fields.retain(|(key, _)| *key != "error" && *key != "computed_ns");
             fields.push(("error", Text(error.to_string())));
         }
     }
     Ok(Object(fields))
+}
+
+/// What was expected instead of an unknown name: the nearest one, if one is near.
+fn expected_name<'a>(found: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let max = 1 + found.chars().count().min(40) / 3;
+    let near = names.filter_map(|name| Some((::query::edit_distance(found, name, max)?, name)));
+    match near.min() {
+        Some((_, name)) => format!("the name of an SLO; did you mean {name:?}?"),
+        None => "the name of an SLO: /v1/slos has them".to_owned(),
+    }
 }
 
 fn range(query: &RouteQuery, now_ns: i64) -> Result<ReportRange, RouteError> {
@@ -155,6 +166,14 @@ fn invalid(name: &str, found: &str, expected: &str) -> RouteError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_misspelt_name_is_answered_with_the_nearest_one() {
+        let names = || ["checkout", "search"].into_iter();
+        let near = "the name of an SLO; did you mean \"checkout\"?";
+        assert_eq!(expected_name("chekout", names()), near);
+        assert_eq!(expected_name("login", names()), "the name of an SLO: /v1/slos has them");
+    }
 
     #[test]
     fn history_has_an_hour_to_400_days() {

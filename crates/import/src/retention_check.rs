@@ -13,7 +13,7 @@ use render::time::precise_time_text;
 use render::value_formatter;
 use report::retention_rule_text;
 use serde_json::Value;
-use store::{Resolution, RetentionRule};
+use store::{DAY, Resolution, RetentionRule};
 
 use crate::import_target::ImportTarget;
 
@@ -174,10 +174,12 @@ impl ExpiredSamples {
             text.push_str(&format!("; of {lost} of them nothing remains"));
         }
         if !is_accepted {
-            text.push_str(
-                "; nothing is imported: raise the retention (`topdeck store retention`, or \
-                 [store] retention of the server), or import with --accept-retention",
-            );
+            let days = retention.now.saturating_sub(first).div_euclid(DAY) + 1;
+            text.push_str(&format!(
+                "; nothing is imported: raise the retention to at least {days}d (`topdeck store \
+                 retention`, or [store] retention of the server), or import with \
+                 --accept-retention"
+            ));
         }
         text
     }
@@ -187,7 +189,6 @@ impl ExpiredSamples {
 mod tests {
     use model::SeriesKind;
     use serde_json::json;
-    use store::DAY;
 
     use super::*;
 
@@ -238,6 +239,8 @@ mod tests {
         let (text, is_accepted) = check(&retention(&all), &[1, 40]).unwrap();
         assert!(!is_accepted);
         assert!(text.contains("rolled up; of 2 of them nothing remains; nothing is imported"));
+        // A sample of 40 days ago has expired after 40 days.
+        assert!(text.contains(": raise the retention to at least 41d (`topdeck"), "{text}");
         assert!(text.ends_with("--accept-retention"), "{text}");
         // The first rule that matches a series applies.
         let of_a = (Resolution::Base, 30, Selector::label_equals(model::selector::NAME, "a"));

@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use client::{ServerClient, print_stdout};
+use client::{RequestParameters, ServerClient, print_message, print_stdout};
+use query::edit_distance;
+use render::text::escape_control;
 use serde_json::{Value, json};
 
 use crate::alerts::AuthorArgument;
@@ -95,5 +97,70 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let answer = options.server.post("/v1/silences", "application/json", body.into())?;
     let id = answer["silence"]["id"].as_str().context("unexpected response of /v1/silences")?;
     print_stdout(format!("{id}\n").as_bytes())?;
+    let get = |path: &str| options.server.get(path, RequestParameters::default());
+    if let (Ok(alerts), Ok(rules)) = (get("/v1/alerts"), get("/api/v1/rules")) {
+        unmatched_texts(&options.matchers, &alerts, &rules).iter().for_each(print_message);
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Matchers with `=` whose label no active alert has and no rule sets, such as a misspelt
+/// `slo=chekout`. None are named if an alert has all of them.
+fn unmatched_texts(matchers: &[String], alerts: &Value, rules: &Value) -> Vec<String> {
+    let exact = matchers.iter().filter_map(|matcher| {
+        let (label, value) = matcher.split_once('=')?;
+        let is_exact = !label.ends_with('!') && !value.starts_with('~');
+        is_exact.then(|| (label.trim(), value.trim().trim_matches('"')))
+    });
+    let exact: Vec<(&str, &str)> = exact.collect();
+    let items = |list: &'_ Value| list.as_array().cloned().unwrap_or_default();
+    let active: Vec<Value> = items(&alerts["alerts"]);
+    let has_all =
+        |alert: &Value| exact.iter().all(|(label, value)| alert["labels"][*label] == **value);
+    if active.iter().any(has_all) {
+        return Vec::new();
+    }
+    let groups = items(&rules["data"]["groups"]);
+    let rules: Vec<Value> = groups.iter().flat_map(|group| items(&group["rules"])).collect();
+    let unmatched = exact.into_iter().filter_map(|(label, value)| {
+        let of_labels = active.iter().chain(&rules).map(|one| &one["labels"][label]);
+        let names = rules.iter().filter(|_| label == "alertname").map(|rule| &rule["name"]);
+        let known: Vec<&str> = of_labels.chain(names).filter_map(Value::as_str).collect();
+        if known.contains(&value) {
+            return None;
+        }
+        let max = 1 + value.chars().count().min(40) / 3;
+        let near = known.iter().filter_map(|name| Some((edit_distance(value, name, max)?, name)));
+        let near = near.min().map_or_else(String::new, |(_, name)| {
+            format!("; did you mean {label}={}?", escape_control(name))
+        });
+        let label = escape_control(&format!("{label}={value}"));
+        Some(format!("no alert has {label} now, and no rule sets it{near}"))
+    });
+    unmatched.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_matcher_that_no_alert_and_no_rule_has_is_named() {
+        let alerts = json!({"alerts": [{"labels": {"alertname": "Slow", "host": "db1"}}]});
+        let rules = json!({"data": {"groups": [{"rules": [
+            {"name": "Slow", "labels": {"severity": "page"}},
+            {"name": "Burn", "labels": {"slo": "checkout"}},
+        ]}]}});
+        let check = |matchers: &[&str], expected: &[&str]| {
+            let matchers: Vec<String> = matchers.iter().map(|one| (*one).to_owned()).collect();
+            assert_eq!(unmatched_texts(&matchers, &alerts, &rules), expected, "{matchers:?}");
+        };
+        check(
+            &["slo=chekout"],
+            &["no alert has slo=chekout now, and no rule sets it; did you mean slo=checkout?"],
+        );
+        check(&["host=db1", "alertname=\"Slow\""], &[]);
+        check(&["slo=checkout", "alertname=Burn", "severity!=page", "slo=~chek.*"], &[]);
+        check(&["zone=a"], &["no alert has zone=a now, and no rule sets it"]);
+    }
 }
