@@ -56,7 +56,12 @@ fn find_tool(name: &str) -> Option<PathBuf> {
 /// Shells of this machine: command words.
 fn shells() -> Vec<&'static str> {
     let known = [("dash", "dash"), ("busybox", "busybox sh"), ("bash", "bash --posix")];
-    known.into_iter().filter(|(tool, _)| find_tool(tool).is_some()).map(|(_, line)| line).collect()
+    let found = known.into_iter().filter(|(tool, _)| find_tool(tool).is_some());
+    let found: Vec<&str> = found.map(|(_, line)| line).collect();
+    if found.is_empty() {
+        println!("skipped: neither dash, busybox nor bash is installed");
+    }
+    found
 }
 
 fn has_curl() -> bool {
@@ -171,49 +176,63 @@ fn pasted_line_installs_updates_and_removes_the_agent() {
     if !has_curl() {
         return;
     }
+    let Some(&shell) = shells().first() else { return };
+    let (server, pin) = self_signed_server();
+    let it = InstallFixture::new(server);
+    let before = it.files();
+    let line = it.line(&[]);
+    assert!(line.contains(&format!(" -k --pinnedpubkey '{pin}' ")), "{line}");
+    let options = "--no-listen --name web-1";
+    let told = it.paste(&line, shell, &format!("{options} --dry-run"));
+    told.check(true, &["would exchange the enrollment token", "would start the agent"]);
+    assert_eq!(it.files(), before, "a dry run changes nothing");
+
+    let installed = it.paste(&line, shell, options);
+    let page = format!("https://{}/#/host?host=web-1", it.server.address());
+    let parts = ["the server received a batch after", "has no systemd", &page];
+    installed.check(true, &parts);
+    let settings = std::fs::read_to_string(it.host.path("root/etc/topdeck/agent.toml")).unwrap();
+    assert!(settings.contains(&format!("pinned_public_keys = [\"{pin}\"]")), "{settings}");
+    let secret = std::fs::read_to_string(it.host.path("root/etc/topdeck/agent-token")).unwrap();
+    let mode = it.host.path("root/etc/topdeck/agent-token").metadata().unwrap().permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
+    topdeck(&["token", &it.data(), "list"]).check(true, &["web-1", "token, enrolled with"]);
+
+    // The enrollment token has no use left, and none is needed.
+    let program = it.host.path("root/usr/local/bin/topdeck");
+    std::fs::write(it.host.path("older"), "#!/bin/sh\n").unwrap();
+    let again = it.paste(&line, shell, options);
+    again.check(true, &["keep the token web-1", "keep the agent running: nothing changed"]);
+    std::fs::rename(it.host.path("older"), &program).unwrap();
+    let updated = it.paste(&line, shell, options);
+    let replaced = format!("replace {}", program.display());
+    updated.check(true, &[&replaced, "restart the agent", "the server received a batch"]);
+
+    let log = it.server.log();
+    let code = token_of(&line);
+    assert!(!log.contains(code) && !log.contains(secret.trim()), "a secret is in the log");
+
+    let removed = it.paste(&line, shell, "uninstall");
+    removed.check(true, &["stop the agent", "remove the token of this host"]);
+    assert_eq!(it.files(), before, "{}", removed.text);
+    let listed = topdeck(&["token", &it.data(), "list"]);
+    assert!(!listed.text.contains("web-1"), "{}", listed.text);
+    it.paste(&line, shell, "uninstall").check(false, &["nothing is installed"]);
+}
+
+/// What differs between shells is the script.
+#[test]
+fn every_shell_runs_the_script() {
+    if !has_curl() {
+        return;
+    }
+    let it = InstallFixture::plain();
+    let (before, line) = (it.files(), it.line(&[]));
     for shell in shells() {
-        let (server, pin) = self_signed_server();
-        let it = InstallFixture::new(server);
-        let before = it.files();
-        let line = it.line(&[]);
-        assert!(line.contains(&format!(" -k --pinnedpubkey '{pin}' ")), "{line}");
-        let options = "--no-listen --name web-1";
-        let told = it.paste(&line, shell, &format!("{options} --dry-run"));
+        let told = it.paste(&line, shell, "--dry-run");
         told.check(true, &["would exchange the enrollment token", "would start the agent"]);
-        assert_eq!(it.files(), before, "a dry run changes nothing");
-
-        let installed = it.paste(&line, shell, options);
-        let page = format!("https://{}/#/host?host=web-1", it.server.address());
-        let parts = ["the server received a batch after", "has no systemd", &page];
-        installed.check(true, &parts);
-        let settings =
-            std::fs::read_to_string(it.host.path("root/etc/topdeck/agent.toml")).unwrap();
-        assert!(settings.contains(&format!("pinned_public_keys = [\"{pin}\"]")), "{settings}");
-        let secret = std::fs::read_to_string(it.host.path("root/etc/topdeck/agent-token")).unwrap();
-        let mode = it.host.path("root/etc/topdeck/agent-token").metadata().unwrap().permissions();
-        assert_eq!(mode.mode() & 0o777, 0o600);
-        topdeck(&["token", &it.data(), "list"]).check(true, &["web-1", "token, enrolled with"]);
-
-        // The enrollment token has no use left, and none is needed.
-        let program = it.host.path("root/usr/local/bin/topdeck");
-        std::fs::write(it.host.path("older"), "#!/bin/sh\n").unwrap();
-        let again = it.paste(&line, shell, options);
-        again.check(true, &["keep the token web-1", "keep the agent running: nothing changed"]);
-        std::fs::rename(it.host.path("older"), &program).unwrap();
-        let updated = it.paste(&line, shell, options);
-        let replaced = format!("replace {}", program.display());
-        updated.check(true, &[&replaced, "restart the agent", "the server received a batch"]);
-
-        let log = it.server.log();
-        let code = token_of(&line);
-        assert!(!log.contains(code) && !log.contains(secret.trim()), "a secret is in the log");
-
-        let removed = it.paste(&line, shell, "uninstall");
-        removed.check(true, &["stop the agent", "remove the token of this host"]);
-        assert_eq!(it.files(), before, "{}", removed.text);
-        let listed = topdeck(&["token", &it.data(), "list"]);
-        assert!(!listed.text.contains("web-1"), "{}", listed.text);
         it.paste(&line, shell, "uninstall").check(false, &["nothing is installed"]);
+        assert_eq!(it.files(), before, "{shell}");
     }
 }
 
