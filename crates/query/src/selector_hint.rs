@@ -295,7 +295,7 @@ mod tests {
         for typed in typed {
             assert_eq!(selector_text(&Selector::parse(typed).unwrap()), typed);
         }
-        let regex = Selector::parse(r#"a{b=~"c"}"#).unwrap();
+        let regex = Selector::parse(r#"a{b=~"c.+"}"#).unwrap();
         assert_eq!(selector_text(&regex), regex.to_string());
     }
 
