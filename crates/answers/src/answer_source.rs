@@ -15,6 +15,7 @@ use query::breakdown::{Breakdown, HeatmapSelection};
 use query::compare::{Comparison, Selection};
 use query::maxima::{self, MaxQuery, Maxima};
 use query::selection::SelectionSummary;
+use query::selector_text;
 use query::{
     Error, Language, Limits, QueryRequest, QueryResult, ResultData, Settings, StoreSource, Stream,
 };
@@ -129,7 +130,8 @@ impl AnswerSource {
         }
         let hint = summary.hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
         bail!(
-            "{selector} matches no histograms, but {} series of other kinds{hint}",
+            "{} matches no histograms, but {} series of other kinds{hint}",
+            selector_text(selector),
             summary.series()
         )
     }

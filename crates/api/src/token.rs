@@ -399,7 +399,7 @@ fn check_token(token: &Token) -> Result<(), String> {
         ));
     }
     if token.scopes.is_empty() {
-        return Err("a token requires a scope: ingest, read, admin or alerts".to_owned());
+        return Err("a token requires a scope: ingest, read, admin, alerts or exemplars".to_owned());
     }
     enrollment::check_terms(token)?;
     match &token.credential {
@@ -458,7 +458,7 @@ mod tests {
         check_line("a b c 1", Err("expected blake3:… or certificate:…, found \"c\""));
         check_line(
             "a b certificate:x 1",
-            Err("expected ingest, read, admin or alerts, found \"b\""),
+            Err("expected ingest, read, admin, alerts or exemplars, found \"b\""),
         );
         check_line("a read blake3:00 1", Err("expected 64 hex digits after blake3:"));
         check_line("a read certificate:x y", Err("expected seconds, found \"y\""));

@@ -12,7 +12,8 @@ use crate::operations::Operations;
 use crate::reference_time::{self, ReferenceTime};
 use crate::{InspectError, Result, listing, report};
 
-/// Table of crashed processes, latest created file first, and errors of those that could not be read.
+/// Table of crashed processes, latest created file first, and errors of those that could not be
+/// read.
 pub fn terminated_table(mut processes: Vec<MatchedProcess>) -> Result<(String, Vec<shm::Error>)> {
     processes.retain(|process| process.attached.metrics_file().state == ProcessState::Terminated);
     if processes.is_empty() {

@@ -78,7 +78,7 @@ mod tests {
     /// Maximum transfer size of the first load, whichever view it opens, in bytes.
     const FIRST_VIEW_BYTES_MAX: usize = 120 << 10;
     /// Maximum size of all assets in the binary, in bytes.
-    const GZIP_BYTES_MAX: usize = 216 << 10;
+    const GZIP_BYTES_MAX: usize = 220 << 10;
 
     /// Adds a script, and the scripts that load with it.
     fn add_scripts(path: &str, loaded: &mut BTreeSet<&'static str>) {

@@ -4,6 +4,8 @@
 //! is here, so that it is compiled for speed: see `[profile.release.package]` in the workspace's
 //! manifest.
 
+#![forbid(unsafe_code)]
+
 mod bucket_texts;
 mod number;
 mod result;

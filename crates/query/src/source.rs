@@ -236,8 +236,8 @@ pub trait Source: Sync {
         Ok(None)
     }
 
-    /// Series that match a selector, for reads in a range (start exclusive, end inclusive), in groups
-    /// by the labels that `keeps` accepts; `None` if these are not gauges or cumulative counters of
+    /// Series that match a selector, for reads in a range (start exclusive, end inclusive), in
+    /// groups by the labels that `keeps` accepts; `None` if these are not gauges or cumulative counters of
     /// one metric with one unit without known gaps, or if there are fewer than `series_min`.
     fn number_groups(
         &self,

@@ -149,7 +149,14 @@ fn literal_begin(source: &str) -> String {
                 begin.pop();
                 break;
             }
-            '.' | '+' | '(' | ')' | '[' | ']' | '}' | '^' | '$' => break,
+            '+' => {
+                // `a+{0,1}` is a repetition of a repetition.
+                if chars.as_str().trim_start_matches('+').starts_with(['*', '?', '{']) {
+                    begin.pop();
+                }
+                break;
+            }
+            '.' | '(' | ')' | '[' | ']' | '}' | '^' | '$' => break,
             c => begin.push(c),
         }
     }

@@ -32,7 +32,7 @@ use crate::estimate::CostEstimate;
 use crate::eval::Evaluation;
 use crate::labels::LabelSet;
 use crate::plan::{MetricQuery, MetricStatistic, RangeExtension, SeriesFetch, TimeShift};
-use crate::selector_hint::{selector_hint, selector_text};
+use crate::selector_hint::selector_text;
 use crate::source::SeriesHandle;
 use crate::stream::{SeriesPoint, StepGrid, Stream, seconds};
 use crate::value::StepValue;
@@ -247,7 +247,7 @@ impl MetricQuery {
         steps: StepGrid,
     ) -> Result<Vec<Stream>> {
         let mut metrics = self.metrics(evaluation)?;
-        self.warn_of_no_match(evaluation, metrics.is_empty())?;
+        self.warn_of_no_match(evaluation, metrics.is_empty());
         self.report_gaps(evaluation, &metrics, steps);
         if metrics.is_empty() && self.metric.is_some() {
             metrics.push((LabelSet::default(), Vec::new()));
@@ -273,16 +273,13 @@ impl MetricQuery {
         Ok(streams)
     }
 
-    /// The result of a search without a match looks like one of a metric without values.
-    fn warn_of_no_match(&self, evaluation: &mut Evaluation<'_>, is_empty: bool) -> Result<()> {
+    /// The result of a search without a match looks like one of a metric without values. What was
+    /// meant is not searched: rules are evaluated often.
+    fn warn_of_no_match(&self, evaluation: &mut Evaluation<'_>, is_empty: bool) {
         if is_empty {
-            let hint = selector_hint(evaluation.source, &self.selector)?;
-            let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
-            let selector = selector_text(&self.selector);
-            let message = format!("{selector} matches no series{hint}");
+            let message = format!("{} matches no series", selector_text(&self.selector));
             evaluation.warnings.warn(self.span, message);
         }
-        Ok(())
     }
 
     fn warn_of_other_kind(&self, evaluation: &mut Evaluation<'_>, labels: &LabelSet) {
@@ -360,7 +357,7 @@ impl MetricQuery {
         steps: StepGrid,
     ) -> Result<Vec<Stream>> {
         let metrics = self.metrics(evaluation)?;
-        self.warn_of_no_match(evaluation, metrics.is_empty())?;
+        self.warn_of_no_match(evaluation, metrics.is_empty());
         self.report_gaps(evaluation, &metrics, steps);
         let mut groups: BTreeMap<Vec<String>, (Vec<LabelSet>, Vec<&SeriesHandle>)> =
             BTreeMap::new();

@@ -19,7 +19,6 @@ use super::bucket_increases::{Increase, ScrapeAgreement, are_cumulative, round_c
 use super::is_counter;
 use crate::context::QueryContext;
 use crate::error::{Error, Result, SourceSpan};
-use crate::prometheus_name::unit_of_name;
 
 /// Increases read at a time: counters of a histogram times columns, 6 MB.
 const CELLS_AT_ONCE: usize = 1 << 16;
@@ -28,9 +27,6 @@ const COLUMNS_AT_ONCE: usize = 1024;
 /// Maximum number of cuts of a column of a histogram. Bounds that change need two; if the change is
 /// taken back within a day, the times are found by 12 cuts to a scrape of 15 s.
 const CUTS_MAX: u32 = 64;
-
-/// Units whose values are at least 0.
-const NEVER_NEGATIVE: [&str; 7] = ["ns", "us", "ms", "s", "min", "h", "By"];
 
 /// Reason of a gap.
 const TOO_MANY_VALUES: &str = "the counters of its buckets rose by more than 2^56";
@@ -360,11 +356,6 @@ impl SourceRead<'_> {
                  {name}_count"
             );
             self.add_gap(range.clone(), reason);
-        }
-        // Nobody measures negative times or sizes; Prometheus' quantiles begin at 0, too.
-        if bounds[0] > 0.0 && NEVER_NEGATIVE.contains(&unit_of_name(name)) {
-            bounds.insert(0, 0.0);
-            counts.insert(0, 0);
         }
         let scheme = Scheme::explicit(&bounds).map_err(|error| invalid(&error))?;
         let parts = HistogramParts {

@@ -35,7 +35,8 @@ pub struct LabelGroups {
 
 impl ReadView {
     /// Series that match a selector, in at most `groups_max` groups by the labels that `keeps`
-    /// accepts; `None` as [`ReadView::select_distinct`], with more groups, and if no series matches.
+    /// accepts; `None` as [`ReadView::select_distinct`], with more groups, and if no series
+    /// matches.
     pub fn label_groups(
         &self,
         selector: &Selector,

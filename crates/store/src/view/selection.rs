@@ -97,8 +97,8 @@ impl ReadView {
     }
 
     /// Series that match a selector, if no two of them can have the same labels: all are of one
-    /// metric, with one spelling of its unit. By ascending id. `grow` reserves memory in bytes; `None` as well if it
-    /// returns false.
+    /// metric, with one spelling of its unit. By ascending id. `grow` reserves memory in bytes;
+    /// `None` as well if it returns false.
     pub fn select_distinct(
         &self,
         selector: &Selector,

@@ -268,7 +268,8 @@ fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
     let tailed = run_ok(&demo.dir, &format!("tail {server} --limit 1 request_duration"));
     assert!(tailed.contains("request_duration{"), "{tailed}");
     // Nothing was printed for a misspelt name; the server is that of the environment, too.
-    let mut tail = demo.dir.command("tail request_duratoin");
+    let mut tail = Command::new(env!("CARGO_BIN_EXE_topdeck"));
+    tail.args(["tail", "request_duratoin"]).current_dir(demo.dir.path());
     let url = server.trim_start_matches("--server").trim();
     let tail = tail.env("TOPDECK_SERVER", url).stderr(Stdio::piped()).spawn().unwrap();
     let mut tail = KillOnDrop(tail);

@@ -173,7 +173,10 @@ fn every_subcommand_has_a_page_and_completions() {
     let (load, others): (Vec<String>, Vec<String>) =
         others.into_iter().partition(|page| page.starts_with("topdeck-load-"));
     assert_eq!(load, ["compare", "sessions"].map(|name| format!("topdeck-load-{name}.1")));
-    assert_eq!(token, ["add", "list", "remove"].map(|name| format!("topdeck-token-{name}.1")));
+    assert_eq!(
+        token,
+        ["add", "enroll", "list", "remove"].map(|name| format!("topdeck-token-{name}.1"))
+    );
     let one = [
         "agent",
         "alerts-ack",

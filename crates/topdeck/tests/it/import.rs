@@ -190,7 +190,7 @@ fn a_block_of_prometheus_is_sent_again_to_a_busy_server() {
     let arguments = ["--format", "prometheus-tsdb", data.to_str().unwrap()];
     let found = it.run(&arguments);
     assert_eq!(found.status, 0, "{}", found.stderr);
-    assert!(found.stdout.contains(": 599 histograms with "), "{}", found.stdout);
+    assert!(found.stdout.contains(": 150 histograms with "), "{}", found.stdout);
     assert!(it.run(&arguments).stdout.contains("already in the store"));
 }
 
