@@ -237,8 +237,9 @@ pub trait Source: Sync {
     }
 
     /// Series that match a selector, for reads in a range (start exclusive, end inclusive), in
-    /// groups by the labels that `keeps` accepts; `None` if these are not gauges or cumulative counters of
-    /// one metric with one unit without known gaps, or if there are fewer than `series_min`.
+    /// groups by the labels that `keeps` accepts; `None` if these are not gauges or cumulative
+    /// counters of one metric with one unit without known gaps, or if there are fewer than
+    /// `series_min`.
     fn number_groups(
         &self,
         _selector: &Selector,

@@ -118,8 +118,8 @@ impl IntervalIncreases {
 }
 
 /// Intervals in which base rows have another increase than rollups. Intervals that differ one after
-/// the other agree if their sums are equal: all are read from base rows, and the increase that a rollup
-/// has in a later interval is counted once.
+/// the other agree if their sums are equal: all are read from base rows, and the increase that a
+/// rollup has in a later interval is counted once.
 fn differing_intervals(
     starts: impl Iterator<Item = i64>,
     rollup: &BTreeMap<i64, f64>,

@@ -209,6 +209,7 @@ fn every_subcommand_has_a_page_and_completions() {
         "hist",
         "import",
         "in-flight",
+        "install",
         "journal",
         "load",
         "ls",
@@ -237,6 +238,7 @@ fn every_subcommand_has_a_page_and_completions() {
         "targets",
         "token",
         "top",
+        "uninstall",
         "watch",
         "wire",
     ];

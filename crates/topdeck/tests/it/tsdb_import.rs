@@ -44,7 +44,11 @@ fn blocks_of_prometheus_are_imported_once() {
     let directory = directory();
     let first = run_ok(&directory, IMPORT);
     assert!(first.starts_with(&format!("p/{BLOCK}: 150 histograms with ")), "{first}");
-    assert!(first.contains("values, 1,225 numbers in 15 series, "), "{first}");
+    assert!(
+        first
+            .contains("values, 449 samples of cumulative histograms, 1,225 numbers in 15 series, "),
+        "{first}"
+    );
     assert!(first.ends_with("to 2024-01-01 00:37:15.001Z\n"), "{first}");
     let again = run_ok(&directory, IMPORT);
     assert_eq!(again, format!("p/{BLOCK}: already in the store; nothing is counted twice\n"));
