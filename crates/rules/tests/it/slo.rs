@@ -119,15 +119,26 @@ impl RawStore {
             .unwrap()
     }
 
-    /// Bad and all values of a route in ranges, start exclusive, from the raw values.
-    fn truth(&self, route: Option<&str>, limit: f64, is_in: impl Fn(i64) -> bool) -> (f64, f64) {
+    /// Raw values of a route at the times that are in, ascending.
+    fn values(&self, route: Option<&str>, is_in: impl Fn(i64) -> bool) -> Vec<f64> {
         let rows = self.rows.iter();
         let rows =
             rows.filter(|row| route.is_none_or(|route| row.route == route) && is_in(row.end));
-        let values: Vec<f64> = rows.flat_map(|row| row.values.iter().copied()).collect();
-        let bad = values.iter().filter(|value| **value > limit).count();
-        (bad as f64, values.len() as f64)
+        let mut values: Vec<f64> = rows.flat_map(|row| row.values.iter().copied()).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        values
     }
+
+    /// Bad and all of them.
+    fn truth(&self, route: Option<&str>, limit: f64, is_in: impl Fn(i64) -> bool) -> (f64, f64) {
+        bad_and_all(&self.values(route, is_in), limit)
+    }
+}
+
+/// Number of ascending values above a limit, and of all.
+fn bad_and_all(values: &[f64], limit: f64) -> (f64, f64) {
+    let bad = values.len() - values.partition_point(|value| *value <= limit);
+    (bad as f64, values.len() as f64)
 }
 
 fn slo(change: impl FnOnce(&mut SloDraft)) -> Slo {
@@ -200,7 +211,8 @@ fn bracket_contains_the_number_of_the_raw_values() {
                 let is_cut = |end: i64| {
                     changed.corrections.iter().any(|it| it.start_ns < end && end <= it.end_ns)
                 };
-                let kept = raw.truth(route, limit, |end| in_period(end) && !is_cut(end));
+                let kept_values = raw.values(route, |end| in_period(end) && !is_cut(end));
+                let kept = bad_and_all(&kept_values, limit);
                 check(&report.summary.events, kept, &what);
                 let all = raw.truth(route, limit, in_period);
                 check(&report.summary.uncorrected, all, &what);
@@ -231,8 +243,7 @@ fn bracket_contains_the_number_of_the_raw_values() {
                     }
                 }
                 for point in &report.curve.points {
-                    let (above, total) =
-                        raw.truth(route, point.threshold, |end| in_period(end) && !is_cut(end));
+                    let (above, total) = bad_and_all(&kept_values, point.threshold);
                     let truth = 1.0 - above / total;
                     let slack = 1e-9;
                     assert!(
