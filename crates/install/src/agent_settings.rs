@@ -6,7 +6,7 @@ use std::path::Path;
 
 use net::forward_protocol::PORT;
 
-use crate::discovery::{FoundSource, SourceUse};
+use crate::discovery::{DiscoveredSource, PullKind};
 
 /// Ports of the agent on 127.0.0.1: HTTP, and OTLP over gRPC and HTTP.
 const PORTS: [u16; 3] = [PORT, 4317, 4318];
@@ -21,7 +21,7 @@ pub(crate) struct AgentSettings<'a> {
     pub(crate) name: Option<&'a str>,
     /// Ports on which it listens, of [`PORTS`].
     pub(crate) ports: &'a [u16],
-    pub(crate) sources: &'a [FoundSource],
+    pub(crate) sources: &'a [DiscoveredSource],
 }
 
 /// Ports of the agent that no other program uses, and the others.
@@ -54,11 +54,11 @@ impl AgentSettings<'_> {
         for source in self.sources {
             let (program, address) = (&source.program, &source.address);
             let name = quoted(&format!("{program} {}", source.port()));
-            match source.usage {
-                SourceUse::Check => {
+            match source.kind {
+                PullKind::Check => {
                     let _ = writeln!(text, "\n[[check]]\nname = {name}\ntcp = \"{address}\"");
                 }
-                SourceUse::Scrape => {
+                PullKind::Scrape => {
                     let url = format!("http://{address}/metrics");
                     let _ = writeln!(text, "\n[[scrape]]\nname = {name}\nurl = \"{url}\"");
                 }
@@ -90,15 +90,15 @@ mod tests {
 
     #[test]
     fn settings_have_the_remote_and_what_was_found() {
-        let source = |program: &str, address: &str, usage| FoundSource {
+        let source = |program: &str, address: &str, kind| DiscoveredSource {
             program: program.to_owned(),
             pid: 1,
             address: address.parse().unwrap(),
-            usage,
+            kind,
         };
         let sources = [
-            source("postgres", "127.0.0.1:5432", SourceUse::Check),
-            source("node_exporter", "[::1]:9100", SourceUse::Scrape),
+            source("postgres", "127.0.0.1:5432", PullKind::Check),
+            source("node_exporter", "[::1]:9100", PullKind::Scrape),
         ];
         let settings = AgentSettings {
             data: Path::new("/var/lib/topdeck-agent"),

@@ -11,9 +11,9 @@ use std::path::Path;
 /// State LISTEN of /proc/net/tcp (`TCP_LISTEN` in include/net/tcp_states.h).
 const LISTEN: &str = "0A";
 
-/// Source that the agent reads.
+/// How the agent pulls from a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SourceUse {
+pub(crate) enum PullKind {
     /// Connections are opened and closed: `[[check]]` with `tcp`.
     Check,
     /// Its metrics page is read: `[[scrape]]`.
@@ -22,14 +22,14 @@ pub(crate) enum SourceUse {
 
 /// A program for which a source is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FoundSource {
+pub(crate) struct DiscoveredSource {
     pub(crate) program: String,
     pub(crate) pid: u32,
     pub(crate) address: SocketAddr,
-    pub(crate) usage: SourceUse,
+    pub(crate) kind: PullKind,
 }
 
-impl FoundSource {
+impl DiscoveredSource {
     pub(crate) fn port(&self) -> u16 {
         self.address.port()
     }
@@ -38,7 +38,7 @@ impl FoundSource {
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DiscoveryReport {
-    pub(crate) sources: Vec<FoundSource>,
+    pub(crate) sources: Vec<DiscoveredSource>,
     /// What no source is configured for, and why.
     pub(crate) left_alone: Vec<(String, &'static str)>,
 }
@@ -51,7 +51,7 @@ struct ProgramRow {
 }
 
 enum Treatment {
-    Use(SourceUse),
+    Use(PullKind),
     LeaveAlone(&'static str),
 }
 
@@ -59,13 +59,13 @@ static PROGRAMS: [ProgramRow; 5] = [
     ProgramRow {
         name: "postgres",
         comms: &["postgres", "postmaster"],
-        treatment: Treatment::Use(SourceUse::Check),
+        treatment: Treatment::Use(PullKind::Check),
     },
-    ProgramRow { name: "nginx", comms: &["nginx"], treatment: Treatment::Use(SourceUse::Check) },
+    ProgramRow { name: "nginx", comms: &["nginx"], treatment: Treatment::Use(PullKind::Check) },
     ProgramRow {
         name: "redis",
         comms: &["redis-server", "valkey-server"],
-        treatment: Treatment::Use(SourceUse::Check),
+        treatment: Treatment::Use(PullKind::Check),
     },
     ProgramRow {
         name: "mysql",
@@ -97,7 +97,7 @@ pub(crate) fn discover(proc: &Path) -> DiscoveryReport {
     let mut report = DiscoveryReport::default();
     let (mut containers, mut units) = (BTreeSet::new(), BTreeSet::new());
     // By program and port: a server has many processes with the same socket.
-    let mut found: BTreeMap<(String, u16), FoundSource> = BTreeMap::new();
+    let mut found: BTreeMap<(String, u16), DiscoveredSource> = BTreeMap::new();
     let mut others: BTreeMap<&'static str, (u32, &'static str)> = BTreeMap::new();
     let mut silent: BTreeMap<&'static str, u32> = BTreeMap::new();
     for pid in process_ids(proc) {
@@ -107,13 +107,13 @@ pub(crate) fn discover(proc: &Path) -> DiscoveryReport {
         let cgroup = fs::read_to_string(dir.join("cgroup")).unwrap_or_default();
         containers.extend(cgroup.lines().filter_map(container_id));
         units.extend(cgroup.lines().filter_map(unit_name));
-        let (name, usage) = match PROGRAMS.iter().find(|row| row.comms.contains(&comm)) {
+        let (name, kind) = match PROGRAMS.iter().find(|row| row.comms.contains(&comm)) {
             Some(ProgramRow { name, treatment: Treatment::LeaveAlone(reason), .. }) => {
                 others.entry(*name).or_insert((pid, *reason));
                 continue;
             }
-            Some(ProgramRow { name, treatment: Treatment::Use(usage), .. }) => (*name, *usage),
-            None if is_exporter(comm) => (comm, SourceUse::Scrape),
+            Some(ProgramRow { name, treatment: Treatment::Use(kind), .. }) => (*name, *kind),
+            None if is_exporter(comm) => (comm, PullKind::Scrape),
             None => continue,
         };
         let mut has_socket = false;
@@ -121,7 +121,7 @@ pub(crate) fn discover(proc: &Path) -> DiscoveryReport {
             let Some(&address) = listening.get(&inode) else { continue };
             has_socket = true;
             let key = (name.to_owned(), address.port());
-            let source = FoundSource { program: name.to_owned(), pid, address, usage };
+            let source = DiscoveredSource { program: name.to_owned(), pid, address, kind };
             found.entry(key).or_insert(source);
         }
         if let Some(row) = PROGRAMS.iter().find(|row| !has_socket && row.name == name) {
@@ -259,7 +259,7 @@ mod tests {
 
     fn listed(report: &DiscoveryReport) -> Vec<String> {
         let sources = report.sources.iter();
-        let used = sources.map(|it| format!("{} {} {:?}", it.program, it.address, it.usage));
+        let used = sources.map(|it| format!("{} {} {:?}", it.program, it.address, it.kind));
         let left = report.left_alone.iter().map(|(what, why)| format!("{what}: {why}"));
         used.chain(left).collect()
     }

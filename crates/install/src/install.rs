@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::agent_settings::{AgentSettings, partition_ports};
 use crate::changes::{FileOwner, HostChanges};
-use crate::discovery::{DiscoveryReport, SourceUse, discover};
+use crate::discovery::{DiscoveryReport, PullKind, discover};
 use crate::host_root::HostRoot;
 use crate::manifest::{InstallManifest, ManifestEntry};
 use crate::server_api::{HostToken, ServerApi};
@@ -356,9 +356,9 @@ impl Installation<'_> {
 fn print_report(report: &DiscoveryReport) -> Result<()> {
     let mut text = String::new();
     for source in &report.sources {
-        let usage = match source.usage {
-            SourceUse::Check => "a check connects to it",
-            SourceUse::Scrape => "its metrics are scraped",
+        let usage = match source.kind {
+            PullKind::Check => "a check connects to it",
+            PullKind::Scrape => "its metrics are scraped",
         };
         let (program, pid, address) = (&source.program, source.pid, source.address);
         text.push_str(&format!("  found {program}, process {pid}, {address}: {usage}\n"));
