@@ -19,8 +19,8 @@ pub(crate) struct EndNames {
     services: NumberedNames<(Arc<str>, &'static str), &'static ObservedProtocol>,
 }
 
-/// Numbers that are in use.
-pub(crate) struct UsedNames {
+/// Names that something refers to, by number: the others are forgotten.
+pub(crate) struct LiveNames {
     hosts: Vec<bool>,
     services: Vec<bool>,
 }
@@ -72,19 +72,19 @@ impl EndNames {
     }
 
     /// Numbers, none of which is in use yet.
-    pub(crate) fn unused(&self) -> UsedNames {
+    pub(crate) fn unused(&self) -> LiveNames {
         let none = |names: usize| vec![false; names];
-        UsedNames { hosts: none(self.hosts.names.len()), services: none(self.services.names.len()) }
+        LiveNames { hosts: none(self.hosts.names.len()), services: none(self.services.names.len()) }
     }
 
     /// Forgets the names that are not in use. Their numbers are given to others.
-    pub(crate) fn retain(&mut self, used: &UsedNames) {
+    pub(crate) fn retain(&mut self, used: &LiveNames) {
         self.hosts.retain(&used.hosts);
         self.services.retain(&used.services);
     }
 }
 
-impl UsedNames {
+impl LiveNames {
     pub(crate) fn host(&mut self, number: u16) {
         self.hosts[usize::from(number)] = true;
     }
