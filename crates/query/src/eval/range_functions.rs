@@ -18,7 +18,7 @@ pub(crate) mod sum;
 mod window;
 
 pub(crate) use growth_sums::{GrowthSum, GrowthSums, SeriesBatch};
-pub(crate) use number_windows::{ValueTaker, is_plain};
+pub(crate) use number_windows::{ValueVisitor, is_plain};
 pub(crate) use rate::GrowthKind;
 pub(crate) use smoothed::interpolate_at_ends;
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
-use crate::eval::range_functions::{RangeKernel, ValueTaker, is_plain};
+use crate::eval::range_functions::{RangeKernel, ValueVisitor, is_plain};
 use crate::eval::series::{AHEAD_RANGE_MAX, AHEAD_SAMPLES, AHEAD_SERIES_MIN};
 use crate::plan::{
     Aggregation, Grouping, PlanOp, RangeExtension, RangeFunctionCall, RangeSource, SeriesFetch,
@@ -132,7 +132,7 @@ impl Evaluation<'_> {
         fetch: &SeriesFetch,
         steps: StepGrid,
         found: &dyn NumberGroups,
-        take: &mut ValueTaker<'_>,
+        take: &mut ValueVisitor<'_>,
     ) -> Result<()> {
         let lookback = self.settings.lookback;
         let mut points: Vec<Option<StepValue>> = Vec::with_capacity(steps.count);

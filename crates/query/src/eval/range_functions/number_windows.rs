@@ -15,7 +15,7 @@ use super::window::{SeriesSamples, TimedPoint};
 use super::{RangeFunctionEval, RangeKernel, WindowFn, check_counter_name};
 
 /// Takes the values of a series at all steps.
-pub(crate) type ValueTaker<'a> =
+pub(crate) type ValueVisitor<'a> =
     dyn FnMut(&GroupedRow<'_>, &mut Vec<Option<StepValue>>) -> Result<()> + 'a;
 
 impl RangeKernel {
@@ -38,7 +38,7 @@ impl Evaluation<'_> {
         steps: StepGrid,
         groups: &dyn NumberGroups,
         rows_max: u64,
-        take: &mut ValueTaker<'_>,
+        take: &mut ValueVisitor<'_>,
     ) -> Result<()> {
         let mut numbers = Vec::with_capacity(over.args.len());
         for arg in &over.args {
