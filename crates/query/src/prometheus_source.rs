@@ -84,8 +84,8 @@ struct RenamedSeries {
 
 /// Which buckets of a histogram are found.
 enum BucketSearch {
-    /// A bucket series without `le`.
-    Unread,
+    /// One series without `le` for all buckets: nothing is read.
+    WithoutBounds,
     /// The buckets of all samples in a range.
     Samples(Range<i64>),
     /// The buckets of the increase in a range and of its last samples: a fast list.
@@ -120,7 +120,7 @@ impl<'a> PrometheusSource<'a> {
 
     /// Stored names of the series that a selector matches under the names of Prometheus.
     pub(crate) fn stored_names(&self, selector: &Selector) -> Result<BTreeSet<String>> {
-        let found = self.find(selector, &BucketSearch::Unread)?;
+        let found = self.find(selector, &BucketSearch::WithoutBounds)?;
         let entries = found.iter().filter_map(|handle| self.entry(handle));
         let name_of = |entry: Arc<SourceSeries>| match &*entry {
             SourceSeries::Renamed(series) => Some(series.handle.labels.name().to_owned()),
@@ -205,14 +205,16 @@ impl<'a> PrometheusSource<'a> {
             let part = match (suffix, search) {
                 (ClassicSuffix::Count, _) => ClassicPart::Count,
                 (ClassicSuffix::Sum, _) => ClassicPart::Sum,
-                (ClassicSuffix::Bucket, BucketSearch::Unread) => ClassicPart::Bucket(f64::INFINITY),
+                (ClassicSuffix::Bucket, BucketSearch::WithoutBounds) => {
+                    ClassicPart::Bucket(f64::INFINITY)
+                }
                 (ClassicSuffix::Bucket, search) => {
                     let (own, read) = match search {
                         BucketSearch::List(range) => {
                             (histogram.list_bounds(self.stored, range)?, BoundsRead::default())
                         }
                         BucketSearch::Samples(range) => self.read_bounds(&histogram, range)?,
-                        BucketSearch::Unread => continue,
+                        BucketSearch::WithoutBounds => continue,
                     };
                     let (histogram, bounds) = (Arc::new(histogram), Vec::new());
                     buckets.push(FoundBuckets { labels, kind, histogram, own, bounds, read });
@@ -353,7 +355,7 @@ pub fn select_by_prometheus_name(
     context: &dyn QueryContext,
 ) -> Result<Vec<Series>> {
     let names = PrometheusSource::new(source, context);
-    let search = range.map_or(BucketSearch::Unread, BucketSearch::List);
+    let search = range.map_or(BucketSearch::WithoutBounds, BucketSearch::List);
     let found = names.find(selector, &search)?;
     let computed = found.iter().filter(|handle| match names.entry(handle).as_deref() {
         None => false,
@@ -382,7 +384,7 @@ impl Drop for PrometheusSource<'_> {
 
 impl Source for PrometheusSource<'_> {
     fn select(&self, selector: &Selector) -> Result<Vec<SeriesHandle>> {
-        self.find(selector, &BucketSearch::Unread)
+        self.find(selector, &BucketSearch::WithoutBounds)
     }
 
     fn select_in_range(
@@ -412,7 +414,7 @@ impl Source for PrometheusSource<'_> {
             return Ok(source::shared_unit(found));
         }
         drop(selected);
-        Ok(source::shared_unit(&self.find(selector, &BucketSearch::Unread)?))
+        Ok(source::shared_unit(&self.find(selector, &BucketSearch::WithoutBounds)?))
     }
 
     fn take_hints(&self) -> Vec<String> {
@@ -425,7 +427,7 @@ impl Source for PrometheusSource<'_> {
         // Mostly no series has another name.
         match self.stored.select_count(&candidates)? {
             0 => Ok(stored),
-            _ => Ok(self.find(selector, &BucketSearch::Unread)?.len() as u64),
+            _ => Ok(self.find(selector, &BucketSearch::WithoutBounds)?.len() as u64),
         }
     }
 

@@ -41,7 +41,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Kernel that reads each slot by itself.
+    /// Kernel that reads the requested slots only.
     pub(crate) fn per_step(run: KernelFn) -> Kernel {
         Kernel { margin: |_, _| SlotMargin::default(), run }
     }

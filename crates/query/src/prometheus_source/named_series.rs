@@ -29,7 +29,7 @@ pub fn select_named_series(
 ) -> Result<Vec<NamedSeries>> {
     let names = PrometheusSource::new(source, context);
     let mut found = Vec::new();
-    for handle in names.find(selector, &BucketSearch::Unread)? {
+    for handle in names.find(selector, &BucketSearch::WithoutBounds)? {
         let entry = names.entry(&handle);
         let (stored, divisor): (&[SeriesHandle], f64) = match entry.as_deref() {
             None => (std::slice::from_ref(&handle), 1.0),
