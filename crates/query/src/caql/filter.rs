@@ -45,7 +45,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             for mode in ["mean", "min", "max"] {
                 let name = format!("filter:{outer}{mode}:{condition}");
                 add_filter(
-                    table.add_choice(name, Numbers, some).required("x", Number).not_serial(),
+                    table.add_choice(name, Numbers, some).required("x", Number).needs_whole_range(),
                 );
             }
             let name = format!("filter:{outer}latest:{condition}");
@@ -58,7 +58,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     add_value_filters(table);
     for condition in CONDITIONS {
         let name = format!("filter:sum:{condition}");
-        add_filter(table.add_choice(name, Numbers, some).required("x", Number).not_serial());
+        add_filter(table.add_choice(name, Numbers, some).required("x", Number).needs_whole_range());
     }
     table.add_alias("filter:label:matches", "filter:label");
     let unique = Kernel::per_step(|mut call| {
@@ -94,7 +94,7 @@ fn add_value_filters(table: &mut FunctionTable) {
             for (statistic, wants) in [("percentile", PERCENT), ("quantile", SHARE)] {
                 let name = format!("filter:values:{inner}{statistic}:{condition}");
                 let row = table.add_map(name, Numbers, kernel).required(statistic, wants);
-                add_filter(row.not_serial());
+                add_filter(row.needs_whole_range());
             }
         }
     }

@@ -206,7 +206,7 @@ impl CaqlFunctionRow {
         self
     }
 
-    pub(super) fn not_serial(&mut self) -> &mut CaqlFunctionRow {
+    pub(super) fn needs_whole_range(&mut self) -> &mut CaqlFunctionRow {
         self.signature.is_serial = false;
         self
     }

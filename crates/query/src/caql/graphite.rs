@@ -45,7 +45,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         table
             .add_choice(format!("graphite:{name}"), Numbers, kernel)
             .required("lower_percentile", PERCENT)
-            .not_serial();
+            .needs_whole_range();
     }
     table
         .add_map("graphite:substr", Either, Kernel::per_step(substr))
@@ -62,8 +62,8 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     table
         .add_map("graphite:linearregression", Numbers, Kernel::per_step(regression))
         .optional("bootstrap", ArgumentType::Duration, Absent)
-        .not_serial();
-    table.add_map("graphite:offsettozero", Numbers, Kernel::per_step(offset)).not_serial();
+        .needs_whole_range();
+    table.add_map("graphite:offsettozero", Numbers, Kernel::per_step(offset)).needs_whole_range();
     table.add_fold("graphite:rangeofseries", Numbers, Kernel::per_step(range_of_series));
     let seasonal = Kernel {
         margin: |_, steps| SlotMargin::before(seasons::lookback_slots(steps)),

@@ -17,7 +17,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             .add_choice(name, Numbers, Kernel::per_step(pick_streams))
             .required("k", POSITION)
             .option("method", OneOf(&["mean", "max", "min"]), DefaultValue::Text("mean"))
-            .not_serial()
+            .needs_whole_range()
             .unit(StreamUnitRule::SameAsInputs)
             .quantiles(QuantileRule::Kept);
     }
@@ -34,7 +34,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         table
             .add_choice(name, Numbers, Kernel::per_step(by_number))
             .option("reverse", SWITCH, DefaultValue::Number(0.0))
-            .not_serial()
+            .needs_whole_range()
             .unit(StreamUnitRule::SameAsInputs)
             .quantiles(QuantileRule::Kept);
     }
