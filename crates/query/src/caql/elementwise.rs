@@ -14,17 +14,17 @@ use crate::value::StepValue;
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     let with_number: [(&str, Kernel); 11] = [
-        ("add", Kernel::per_step(|call| map_with_number(call, "add"))),
-        ("sub", Kernel::per_step(|call| map_with_number(call, "sub"))),
-        ("mul", Kernel::per_step(|call| map_with_number(call, "mul"))),
-        ("div", Kernel::per_step(|call| map_with_number(call, "div"))),
-        ("mod", Kernel::per_step(|call| map_with_number(call, "mod"))),
-        ("exp", Kernel::per_step(|call| map_with_number(call, "exp"))),
-        ("eq", Kernel::per_step(|call| map_with_number(call, "eq"))),
-        ("geq", Kernel::per_step(|call| map_with_number(call, "geq"))),
-        ("gt", Kernel::per_step(|call| map_with_number(call, "gt"))),
-        ("leq", Kernel::per_step(|call| map_with_number(call, "leq"))),
-        ("lt", Kernel::per_step(|call| map_with_number(call, "lt"))),
+        ("add", Kernel::without_margin(|call| map_with_number(call, "add"))),
+        ("sub", Kernel::without_margin(|call| map_with_number(call, "sub"))),
+        ("mul", Kernel::without_margin(|call| map_with_number(call, "mul"))),
+        ("div", Kernel::without_margin(|call| map_with_number(call, "div"))),
+        ("mod", Kernel::without_margin(|call| map_with_number(call, "mod"))),
+        ("exp", Kernel::without_margin(|call| map_with_number(call, "exp"))),
+        ("eq", Kernel::without_margin(|call| map_with_number(call, "eq"))),
+        ("geq", Kernel::without_margin(|call| map_with_number(call, "geq"))),
+        ("gt", Kernel::without_margin(|call| map_with_number(call, "gt"))),
+        ("leq", Kernel::without_margin(|call| map_with_number(call, "leq"))),
+        ("lt", Kernel::without_margin(|call| map_with_number(call, "lt"))),
     ];
     for (name, kernel) in with_number {
         let keeps_unit = matches!(name, "add" | "sub");
@@ -36,7 +36,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             .quantiles(if is_scale { QuantileRule::Kept } else { QuantileRule::NotQuantile });
     }
     table
-        .add_map("each:coalesce", Numbers, Kernel::per_step(|call| Ok(coalesce(call, "x"))))
+        .add_map("each:coalesce", Numbers, Kernel::without_margin(|call| Ok(coalesce(call, "x"))))
         .required("x", Number)
         .unit(SameAsInputs)
         .quantiles(QuantileRule::Kept);

@@ -13,13 +13,13 @@ use crate::stream::Stream;
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     table
-        .add_choice("exclude:tags", Either, Kernel::per_step(by_tags))
+        .add_choice("exclude:tags", Either, Kernel::without_margin(by_tags))
         .required("tag_query", Search)
         .unit(StreamUnitRule::SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table.add_alias("exclude", "exclude:tags");
     table
-        .add_choice("exclude:label", Either, Kernel::per_step(by_legend))
+        .add_choice("exclude:label", Either, Kernel::without_margin(by_legend))
         .required("regex", Regex)
         .unit(StreamUnitRule::SameAsInputs)
         .quantiles(QuantileRule::Kept);

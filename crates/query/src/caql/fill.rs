@@ -15,7 +15,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .add_map(
             "fill",
             Numbers,
-            Kernel::per_step(|call| Ok(super::elementwise::coalesce(call, "value"))),
+            Kernel::without_margin(|call| Ok(super::elementwise::coalesce(call, "value"))),
         )
         .required("value", Number)
         .unit(StreamUnitRule::SameAsInputs)

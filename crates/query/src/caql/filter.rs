@@ -22,7 +22,7 @@ use crate::stream::{StepGrid, Stream, seconds};
 
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
-    let some = Kernel::per_step(streams);
+    let some = Kernel::without_margin(streams);
     let latest = Kernel {
         margin: |arguments, steps| SlotMargin::before(lookback_slots(arguments, steps)),
         run: streams,
@@ -61,18 +61,18 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         add_filter(table.add_choice(name, Numbers, some).required("x", Number).needs_whole_range());
     }
     table.add_alias("filter:label:matches", "filter:label");
-    let unique = Kernel::per_step(|mut call| {
+    let unique = Kernel::without_margin(|mut call| {
         let mut names = HashSet::new();
         call.inputs.retain(|stream| names.insert(legend(&stream.labels)));
         Ok(call.inputs)
     });
     add_filter(table.add_choice("filter:label:unique", Either, unique));
-    let limit = Kernel::per_step(|mut call| {
+    let limit = Kernel::without_margin(|mut call| {
         call.inputs.truncate(call.arguments.number("n").unwrap_or(0.0) as usize);
         Ok(call.inputs)
     });
     add_filter(table.add_choice("filter:limit", Either, limit).required("n", COUNT));
-    let row = table.add_map("filter:whence", Either, Kernel::per_step(by_time));
+    let row = table.add_map("filter:whence", Either, Kernel::without_margin(by_time));
     add_filter(row.option("start", Time, Absent).option("end", Time, Absent));
 }
 
@@ -84,7 +84,7 @@ fn add_filter(row: &mut CaqlFunctionRow) {
 }
 
 fn add_value_filters(table: &mut FunctionTable) {
-    let kernel = Kernel::per_step(values);
+    let kernel = Kernel::without_margin(values);
     for inner in ["", "not:"] {
         for condition in CONDITIONS {
             let name = format!("filter:values:{inner}{condition}");

@@ -18,15 +18,15 @@ use super::arguments::Arguments;
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     table
-        .add_map("pass", Either, Kernel::per_step(|call| Ok(call.inputs)))
+        .add_map("pass", Either, Kernel::without_margin(|call| Ok(call.inputs)))
         .unit(SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table
-        .add_fold("coalesce", Numbers, Kernel::per_step(coalesce))
+        .add_fold("coalesce", Numbers, Kernel::without_margin(coalesce))
         .unit(SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table
-        .add_fold("count", Either, Kernel::per_step(super::stats::count_present))
+        .add_fold("count", Either, Kernel::without_margin(super::stats::count_present))
         .output(OutputKind::Numbers)
         .unit(Named("streams"));
     table
@@ -34,10 +34,12 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .variadic("delay", Duration)
         .shape(OutputShape::EachPerArgument)
         .quantiles(QuantileRule::Kept);
-    table.add_fold("if", Numbers, Kernel::per_step(choose)).inputs(InputArity::Exactly(3));
-    table.add_map("is_missing", Either, Kernel::per_step(is_missing)).output(OutputKind::Numbers);
+    table.add_fold("if", Numbers, Kernel::without_margin(choose)).inputs(InputArity::Exactly(3));
     table
-        .add_map("normalize", Numbers, Kernel::per_step(normalize))
+        .add_map("is_missing", Either, Kernel::without_margin(is_missing))
+        .output(OutputKind::Numbers);
+    table
+        .add_map("normalize", Numbers, Kernel::without_margin(normalize))
         .option("scale", Number, DefaultValue::Number(1.0))
         .option("default", Number, DefaultValue::Number(0.5));
     let wait = Kernel {

@@ -21,25 +21,25 @@ use crate::stream::{Stream, seconds};
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     let renames: [(&str, Kernel, ArgumentType); 3] = [
-        ("aliasbynode", Kernel::per_step(alias_by_node), INTEGER),
-        ("removenode", Kernel::per_step(remove_node), INTEGER),
-        ("aliasbytags", Kernel::per_step(alias_by_tags), Text),
+        ("aliasbynode", Kernel::without_margin(alias_by_node), INTEGER),
+        ("removenode", Kernel::without_margin(remove_node), INTEGER),
+        ("aliasbytags", Kernel::without_margin(alias_by_tags), Text),
     ];
     for (name, kernel, wants) in renames {
         let parameter = if name == "aliasbytags" { "tag" } else { "node" };
         table.add_map(format!("graphite:{name}"), Either, kernel).variadic(parameter, wants);
     }
     table
-        .add_map("graphite:aliassub", Either, Kernel::per_step(alias_sub))
+        .add_map("graphite:aliassub", Either, Kernel::without_margin(alias_sub))
         .required("search", ArgumentType::Regex)
         .required("replace", Text);
     table
-        .add_map("graphite:tagbynode", Either, Kernel::per_step(tag_by_node))
+        .add_map("graphite:tagbynode", Either, Kernel::without_margin(tag_by_node))
         .required("key", Text)
         .variadic("node", INTEGER);
     let by_percentile: [(&str, Kernel); 2] = [
-        ("averageoutsidepercentile", Kernel::per_step(outside_percentiles)),
-        ("removebetweenpercentile", Kernel::per_step(remove_between)),
+        ("averageoutsidepercentile", Kernel::without_margin(outside_percentiles)),
+        ("removebetweenpercentile", Kernel::without_margin(remove_between)),
     ];
     for (name, kernel) in by_percentile {
         table
@@ -48,23 +48,25 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             .needs_whole_range();
     }
     table
-        .add_map("graphite:substr", Either, Kernel::per_step(substr))
+        .add_map("graphite:substr", Either, Kernel::without_margin(substr))
         .optional("start", INTEGER, DefaultValue::Number(0.0))
         .optional("stop", INTEGER, DefaultValue::Number(0.0));
-    table.add_map("graphite:interpolate", Numbers, Kernel::per_step(interpolate)).optional(
+    table.add_map("graphite:interpolate", Numbers, Kernel::without_margin(interpolate)).optional(
         "limit",
         ArgumentType::Number,
         Absent,
     );
     table
-        .add_map("graphite:integralbyinterval", Numbers, Kernel::per_step(integral))
+        .add_map("graphite:integralbyinterval", Numbers, Kernel::without_margin(integral))
         .required("interval", ArgumentType::PositiveDuration);
     table
-        .add_map("graphite:linearregression", Numbers, Kernel::per_step(regression))
+        .add_map("graphite:linearregression", Numbers, Kernel::without_margin(regression))
         .optional("bootstrap", ArgumentType::Duration, Absent)
         .needs_whole_range();
-    table.add_map("graphite:offsettozero", Numbers, Kernel::per_step(offset)).needs_whole_range();
-    table.add_fold("graphite:rangeofseries", Numbers, Kernel::per_step(range_of_series));
+    table
+        .add_map("graphite:offsettozero", Numbers, Kernel::without_margin(offset))
+        .needs_whole_range();
+    table.add_fold("graphite:rangeofseries", Numbers, Kernel::without_margin(range_of_series));
     let seasonal = Kernel {
         margin: |_, steps| SlotMargin::before(seasons::lookback_slots(steps)),
         run: seasons::forecast_seasons,

@@ -26,7 +26,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             _ => StreamUnitRule::SameAsInputs,
         };
         let row = table
-            .add_fold(format!("group_by:{name}"), Numbers, Kernel::per_step(numbers))
+            .add_fold(format!("group_by:{name}"), Numbers, Kernel::without_margin(numbers))
             .variadic("category", Text)
             .shape(OutputShape::Groups)
             .unit(unit);
@@ -35,7 +35,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         }
     }
     table
-        .add_fold("group_by:merge", Histograms, Kernel::per_step(merge))
+        .add_fold("group_by:merge", Histograms, Kernel::without_margin(merge))
         .variadic("category", Text)
         .shape(OutputShape::Groups)
         .unit(StreamUnitRule::SameAsInputs)

@@ -20,11 +20,11 @@ use crate::stream::Stream;
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     table
-        .add_map("integrate", Numbers, Kernel::per_step(integrate))
+        .add_map("integrate", Numbers, Kernel::without_margin(integrate))
         .optional("base", Number, Absent)
         .first_count_input(0);
     table
-        .add_map("integrate:while", Numbers, Kernel::per_step(integrate_while))
+        .add_map("integrate:while", Numbers, Kernel::without_margin(integrate_while))
         .optional(
             "condition",
             OneOf(&["constant", "rising", "falling"]),

@@ -42,7 +42,7 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     /// Kernel that reads the requested slots only.
-    pub(crate) fn per_step(run: KernelFn) -> Kernel {
+    pub(crate) fn without_margin(run: KernelFn) -> Kernel {
         Kernel { margin: |_, _| SlotMargin::default(), run }
     }
 }

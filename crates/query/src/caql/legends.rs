@@ -14,9 +14,10 @@ use crate::stream::Stream;
 
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
-    let label = Kernel::per_step(|call| set_labels(call, |labels, text| labels.with(LEGEND, text)));
+    let label =
+        Kernel::without_margin(|call| set_labels(call, |labels, text| labels.with(LEGEND, text)));
     for (name, kernel) in
-        [("label", label), ("label:name", Kernel::per_step(|call| set_labels(call, rename)))]
+        [("label", label), ("label:name", Kernel::without_margin(|call| set_labels(call, rename)))]
     {
         table
             .add_map(name, Either, kernel)
@@ -25,26 +26,26 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             .quantiles(QuantileRule::Kept);
     }
     table
-        .add_map("label:replace", Either, Kernel::per_step(replace))
+        .add_map("label:replace", Either, Kernel::without_margin(replace))
         .required("format", Format)
         .required("regex", Regex)
         .required("replacement", Text)
         .unit(SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table
-        .add_map("tag:add", Either, Kernel::per_step(add))
+        .add_map("tag:add", Either, Kernel::without_margin(add))
         .variadic("tag", Text)
         .unit(SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table.add_alias("tag", "tag:add");
     table
-        .add_map("tag:remove", Either, Kernel::per_step(remove))
+        .add_map("tag:remove", Either, Kernel::without_margin(remove))
         .required("category", Text)
         .optional("value", Text, Absent)
         .unit(SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table
-        .add_map("tag:synth", Either, Kernel::per_step(synth))
+        .add_map("tag:synth", Either, Kernel::without_margin(synth))
         .required("format", Format)
         .required("regex", Regex)
         .required("category", Text)

@@ -16,45 +16,48 @@ use crate::stream::Stream;
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     for (name, kernel) in [
-        ("pi", Kernel::per_step(|call| constant(call, PI))),
-        ("e", Kernel::per_step(|call| constant(call, E))),
+        ("pi", Kernel::without_margin(|call| constant(call, PI))),
+        ("e", Kernel::without_margin(|call| constant(call, E))),
     ] {
         table.add_source(format!("math:{name}"), OutputKind::Numbers, kernel.into());
     }
     // Functions that only round a number or take its absolute value keep its unit.
     let with_unit: [(&str, Kernel); 4] = [
-        ("abs", Kernel::per_step(|call| plain(call, f64::abs))),
-        ("ceil", Kernel::per_step(|call| plain(call, f64::ceil))),
-        ("floor", Kernel::per_step(|call| plain(call, f64::floor))),
-        ("round", Kernel::per_step(|call| plain(call, |x| nearest(x, 1.0)))),
+        ("abs", Kernel::without_margin(|call| plain(call, f64::abs))),
+        ("ceil", Kernel::without_margin(|call| plain(call, f64::ceil))),
+        ("floor", Kernel::without_margin(|call| plain(call, f64::floor))),
+        ("round", Kernel::without_margin(|call| plain(call, |x| nearest(x, 1.0)))),
     ];
     for (name, kernel) in with_unit {
         let row = table.add_map(format!("math:{name}"), Numbers, kernel);
         row.unit(SameAsInputs).quantiles(QuantileRule::Kept);
     }
     let plain_numbers: [(&str, Kernel); 22] = [
-        ("sgn", Kernel::per_step(|call| plain(call, |x| if x == 0.0 { 0.0 } else { x.signum() }))),
-        ("sqrt", Kernel::per_step(|call| plain(call, f64::sqrt))),
-        ("exp", Kernel::per_step(|call| plain(call, f64::exp))),
-        ("ln", Kernel::per_step(|call| plain(call, f64::ln))),
-        ("log2", Kernel::per_step(|call| plain(call, f64::log2))),
-        ("log10", Kernel::per_step(|call| plain(call, f64::log10))),
-        ("deg", Kernel::per_step(|call| plain(call, f64::to_degrees))),
-        ("rad", Kernel::per_step(|call| plain(call, f64::to_radians))),
-        ("sin", Kernel::per_step(|call| plain(call, f64::sin))),
-        ("cos", Kernel::per_step(|call| plain(call, f64::cos))),
-        ("tan", Kernel::per_step(|call| plain(call, f64::tan))),
-        ("asin", Kernel::per_step(|call| plain(call, f64::asin))),
-        ("acos", Kernel::per_step(|call| plain(call, f64::acos))),
-        ("atan", Kernel::per_step(|call| plain(call, f64::atan))),
-        ("sinh", Kernel::per_step(|call| plain(call, f64::sinh))),
-        ("cosh", Kernel::per_step(|call| plain(call, f64::cosh))),
-        ("tanh", Kernel::per_step(|call| plain(call, f64::tanh))),
-        ("asinh", Kernel::per_step(|call| plain(call, f64::asinh))),
-        ("acosh", Kernel::per_step(|call| plain(call, f64::acosh))),
-        ("atanh", Kernel::per_step(|call| plain(call, f64::atanh))),
-        ("logit", Kernel::per_step(|call| plain(call, |x| (x / (1.0 - x)).ln()))),
-        ("sigmoid", Kernel::per_step(|call| plain(call, |x| 1.0 / (1.0 + (-x).exp())))),
+        (
+            "sgn",
+            Kernel::without_margin(|call| plain(call, |x| if x == 0.0 { 0.0 } else { x.signum() })),
+        ),
+        ("sqrt", Kernel::without_margin(|call| plain(call, f64::sqrt))),
+        ("exp", Kernel::without_margin(|call| plain(call, f64::exp))),
+        ("ln", Kernel::without_margin(|call| plain(call, f64::ln))),
+        ("log2", Kernel::without_margin(|call| plain(call, f64::log2))),
+        ("log10", Kernel::without_margin(|call| plain(call, f64::log10))),
+        ("deg", Kernel::without_margin(|call| plain(call, f64::to_degrees))),
+        ("rad", Kernel::without_margin(|call| plain(call, f64::to_radians))),
+        ("sin", Kernel::without_margin(|call| plain(call, f64::sin))),
+        ("cos", Kernel::without_margin(|call| plain(call, f64::cos))),
+        ("tan", Kernel::without_margin(|call| plain(call, f64::tan))),
+        ("asin", Kernel::without_margin(|call| plain(call, f64::asin))),
+        ("acos", Kernel::without_margin(|call| plain(call, f64::acos))),
+        ("atan", Kernel::without_margin(|call| plain(call, f64::atan))),
+        ("sinh", Kernel::without_margin(|call| plain(call, f64::sinh))),
+        ("cosh", Kernel::without_margin(|call| plain(call, f64::cosh))),
+        ("tanh", Kernel::without_margin(|call| plain(call, f64::tanh))),
+        ("asinh", Kernel::without_margin(|call| plain(call, f64::asinh))),
+        ("acosh", Kernel::without_margin(|call| plain(call, f64::acosh))),
+        ("atanh", Kernel::without_margin(|call| plain(call, f64::atanh))),
+        ("logit", Kernel::without_margin(|call| plain(call, |x| (x / (1.0 - x)).ln()))),
+        ("sigmoid", Kernel::without_margin(|call| plain(call, |x| 1.0 / (1.0 + (-x).exp())))),
     ];
     for (name, kernel) in plain_numbers {
         table.add_map(format!("math:{name}"), Numbers, kernel);
@@ -63,21 +66,21 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .add_map(
             "math:log",
             Numbers,
-            Kernel::per_step(|call| map_with_argument(call, "base", |x, base| x.log(base))),
+            Kernel::without_margin(|call| map_with_argument(call, "base", |x, base| x.log(base))),
         )
         .optional("base", Number, DefaultValue::Number(10.0));
     table
         .add_map(
             "math:pow",
             Numbers,
-            Kernel::per_step(|call| map_with_argument(call, "exponent", f64::powf)),
+            Kernel::without_margin(|call| map_with_argument(call, "exponent", f64::powf)),
         )
         .required("exponent", Number);
     table
         .add_map(
             "math:roundx",
             Numbers,
-            Kernel::per_step(|call| map_with_argument(call, "step", nearest)),
+            Kernel::without_margin(|call| map_with_argument(call, "step", nearest)),
         )
         .optional("step", Number, DefaultValue::Number(1.0))
         .unit(SameAsInputs)

@@ -20,25 +20,30 @@ use crate::value::StepValue;
 
 /// Adds the functions of the CAQL package `op`.
 pub(super) fn add_functions(table: &mut FunctionTable) {
-    let negate = Kernel::per_step(|mut call| {
+    let negate = Kernel::without_margin(|mut call| {
         for value in call.inputs.iter_mut().flat_map(|stream| &mut stream.points).flatten() {
             *value = negate_value(value);
         }
         Ok(call.inputs)
     });
     table.add_map("op:neg", Numbers, negate).unit(SameAsInputs).quantiles(QuantileRule::Kept);
-    let not = Kernel::per_step(|call| Ok(map(call.inputs, |x| bool_to_number(x == 0.0))));
+    let not = Kernel::without_margin(|call| Ok(map(call.inputs, |x| bool_to_number(x == 0.0))));
     table.add_map("op:not", Numbers, not);
     let arithmetic: [(&str, Kernel); 4] = [
-        ("sum", Kernel::per_step(|call| fold_rows(call, |row| row.iter().sum::<f64>() + 0.0))),
+        (
+            "sum",
+            Kernel::without_margin(|call| fold_rows(call, |row| row.iter().sum::<f64>() + 0.0)),
+        ),
         (
             "sub",
-            Kernel::per_step(|call| fold_rows(call, |row| fold(row, |left, right| left - right))),
+            Kernel::without_margin(|call| {
+                fold_rows(call, |row| fold(row, |left, right| left - right))
+            }),
         ),
-        ("prod", Kernel::per_step(|call| fold_rows(call, |row| row.iter().product()))),
+        ("prod", Kernel::without_margin(|call| fold_rows(call, |row| row.iter().product()))),
         (
             "div",
-            Kernel::per_step(|call| {
+            Kernel::without_margin(|call| {
                 fold_rows(call, |row| row[0] / row[1..].iter().product::<f64>())
             }),
         ),
@@ -54,27 +59,52 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     let pairwise: [(&str, Kernel); 8] = [
         (
             "div2",
-            Kernel::per_step(|call| fold_rows(call, |row| fold(row, |l, r| pair("div", l, r)))),
+            Kernel::without_margin(|call| {
+                fold_rows(call, |row| fold(row, |l, r| pair("div", l, r)))
+            }),
         ),
         (
             "mod",
-            Kernel::per_step(|call| fold_rows(call, |row| fold(row, |l, r| pair("mod", l, r)))),
+            Kernel::without_margin(|call| {
+                fold_rows(call, |row| fold(row, |l, r| pair("mod", l, r)))
+            }),
         ),
         (
             "exp",
-            Kernel::per_step(|call| fold_rows(call, |row| fold(row, |l, r| pair("exp", l, r)))),
+            Kernel::without_margin(|call| {
+                fold_rows(call, |row| fold(row, |l, r| pair("exp", l, r)))
+            }),
         ),
-        ("eq", Kernel::per_step(|call| fold_rows(call, |row| fold(row, |l, r| pair("eq", l, r))))),
+        (
+            "eq",
+            Kernel::without_margin(|call| {
+                fold_rows(call, |row| fold(row, |l, r| pair("eq", l, r)))
+            }),
+        ),
         (
             "geq",
-            Kernel::per_step(|call| fold_rows(call, |row| fold(row, |l, r| pair("geq", l, r)))),
+            Kernel::without_margin(|call| {
+                fold_rows(call, |row| fold(row, |l, r| pair("geq", l, r)))
+            }),
         ),
-        ("gt", Kernel::per_step(|call| fold_rows(call, |row| fold(row, |l, r| pair("gt", l, r))))),
+        (
+            "gt",
+            Kernel::without_margin(|call| {
+                fold_rows(call, |row| fold(row, |l, r| pair("gt", l, r)))
+            }),
+        ),
         (
             "leq",
-            Kernel::per_step(|call| fold_rows(call, |row| fold(row, |l, r| pair("leq", l, r)))),
+            Kernel::without_margin(|call| {
+                fold_rows(call, |row| fold(row, |l, r| pair("leq", l, r)))
+            }),
         ),
-        ("lt", Kernel::per_step(|call| fold_rows(call, |row| fold(row, |l, r| pair("lt", l, r))))),
+        (
+            "lt",
+            Kernel::without_margin(|call| {
+                fold_rows(call, |row| fold(row, |l, r| pair("lt", l, r)))
+            }),
+        ),
     ];
     for (name, kernel) in pairwise {
         let row = table
@@ -85,11 +115,11 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             row.quantiles(QuantileRule::KeptWithConstants);
         }
     }
-    let or = Kernel::per_step(|call| {
+    let or = Kernel::without_margin(|call| {
         fold_rows(call, |row| bool_to_number(row.iter().any(|number| *number != 0.0)))
     });
     table.add_fold("op:or", Numbers, or);
-    let and = Kernel::per_step(|call| {
+    let and = Kernel::without_margin(|call| {
         fold_rows(call, |row| bool_to_number(row.iter().all(|number| *number != 0.0)))
     });
     table.add_fold("op:and", Numbers, and);

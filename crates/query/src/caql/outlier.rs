@@ -20,22 +20,22 @@ use crate::stream::Stream;
 pub(super) fn add_functions(table: &mut FunctionTable) {
     const NORMALIZE: ArgumentType = ArgumentType::IntegerWithin(0.0, 2.0);
     const ZERO: DefaultValue = DefaultValue::Number(0.0);
-    table.add_map("outlier:cluster_score", Numbers, Kernel::per_step(cluster_score)).option(
+    table.add_map("outlier:cluster_score", Numbers, Kernel::without_margin(cluster_score)).option(
         "normalize",
         NORMALIZE,
         ZERO,
     );
-    table.add_fold("outlier:count", Numbers, Kernel::per_step(count)).option(
+    table.add_fold("outlier:count", Numbers, Kernel::without_margin(count)).option(
         "sensitivity",
         PERCENT,
         DefaultValue::Number(50.0),
     );
     table
-        .add_fold("outlier:normal_range", Numbers, Kernel::per_step(normal_range))
+        .add_fold("outlier:normal_range", Numbers, Kernel::without_margin(normal_range))
         .option("sensitivity", PERCENT, DefaultValue::Number(50.0))
         .shape(OutputShape::Other);
     table
-        .add_fold("outlier:std_score", Numbers, Kernel::per_step(std_score))
+        .add_fold("outlier:std_score", Numbers, Kernel::without_margin(std_score))
         .option("trim", COUNT, ZERO)
         .option("show_model", SWITCH, ZERO)
         .option("normalize", NORMALIZE, ZERO);

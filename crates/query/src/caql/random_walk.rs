@@ -13,7 +13,7 @@ use crate::stream::Stream;
 /// Adds this function.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     table
-        .add_source("randomwalk", OutputKind::Numbers, Kernel::per_step(walk).into())
+        .add_source("randomwalk", OutputKind::Numbers, Kernel::without_margin(walk).into())
         .optional("max", Number, DefaultValue::Number(100.0))
         .optional("min", Number, DefaultValue::Number(0.0))
         .optional("change", Number, DefaultValue::Number(0.0))

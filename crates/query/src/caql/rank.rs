@@ -14,15 +14,15 @@ use crate::stream::Stream;
 pub(super) fn add_functions(table: &mut FunctionTable) {
     for name in ["top", "bottom"] {
         table
-            .add_choice(name, Numbers, Kernel::per_step(pick_streams))
+            .add_choice(name, Numbers, Kernel::without_margin(pick_streams))
             .required("k", POSITION)
             .option("method", OneOf(&["mean", "max", "min"]), DefaultValue::Text("mean"))
             .needs_whole_range()
             .unit(StreamUnitRule::SameAsInputs)
             .quantiles(QuantileRule::Kept);
     }
-    let by_legend = Kernel::per_step(|call| by_text(call, |stream| legend(&stream.labels)));
-    let by_name = Kernel::per_step(|call| by_text(call, |stream| canonical(&stream.labels)));
+    let by_legend = Kernel::without_margin(|call| by_text(call, |stream| legend(&stream.labels)));
+    let by_name = Kernel::without_margin(|call| by_text(call, |stream| canonical(&stream.labels)));
     for (name, kernel) in [("sort:label", by_legend), ("sort:name", by_name)] {
         table
             .add_choice(name, Either, kernel)
@@ -32,7 +32,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     }
     for name in ["sort:mean", "sort:min", "sort:max"] {
         table
-            .add_choice(name, Numbers, Kernel::per_step(by_number))
+            .add_choice(name, Numbers, Kernel::without_margin(by_number))
             .option("reverse", SWITCH, DefaultValue::Number(0.0))
             .needs_whole_range()
             .unit(StreamUnitRule::SameAsInputs)

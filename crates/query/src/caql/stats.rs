@@ -19,12 +19,12 @@ use crate::stream::Stream;
 pub(super) fn add_functions(table: &mut FunctionTable) {
     type Kernels<const N: usize> = [(&'static str, Kernel); N];
     let with_number: Kernels<6> = [
-        ("sum", Kernel::per_step(|call| across(call, |values| reduce("sum", values)))),
-        ("sub", Kernel::per_step(|call| across(call, |values| reduce("sub", values)))),
-        ("prod", Kernel::per_step(|call| across(call, |values| reduce("prod", values)))),
-        ("div", Kernel::per_step(|call| across(call, |values| reduce("div", values)))),
-        ("max", Kernel::per_step(|call| across(call, |values| reduce("max", values)))),
-        ("min", Kernel::per_step(|call| across(call, |values| reduce("min", values)))),
+        ("sum", Kernel::without_margin(|call| across(call, |values| reduce("sum", values)))),
+        ("sub", Kernel::without_margin(|call| across(call, |values| reduce("sub", values)))),
+        ("prod", Kernel::without_margin(|call| across(call, |values| reduce("prod", values)))),
+        ("div", Kernel::without_margin(|call| across(call, |values| reduce("div", values)))),
+        ("max", Kernel::without_margin(|call| across(call, |values| reduce("max", values)))),
+        ("min", Kernel::without_margin(|call| across(call, |values| reduce("min", values)))),
     ];
     for (name, kernel) in with_number {
         let has_unit = !matches!(name, "prod" | "div");
@@ -34,10 +34,10 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             .unit(if has_unit { SameAsInputs } else { Unknown });
     }
     let plain: Kernels<4> = [
-        ("mean", Kernel::per_step(|call| across(call, |values| reduce("mean", values)))),
-        ("stddev", Kernel::per_step(|call| across(call, |values| reduce("stddev", values)))),
-        ("var", Kernel::per_step(|call| across(call, |values| reduce("var", values)))),
-        ("popvar", Kernel::per_step(|call| across(call, |values| reduce("popvar", values)))),
+        ("mean", Kernel::without_margin(|call| across(call, |values| reduce("mean", values)))),
+        ("stddev", Kernel::without_margin(|call| across(call, |values| reduce("stddev", values)))),
+        ("var", Kernel::without_margin(|call| across(call, |values| reduce("var", values)))),
+        ("popvar", Kernel::without_margin(|call| across(call, |values| reduce("popvar", values)))),
     ];
     for (name, kernel) in plain {
         let row = table.add_fold(format!("stats:{name}"), Numbers, kernel);
@@ -48,37 +48,37 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         };
     }
     table
-        .add_fold("stats:count", Either, Kernel::per_step(count_present))
+        .add_fold("stats:count", Either, Kernel::without_margin(count_present))
         .output(OutputKind::Numbers)
         .unit(Named("streams"));
-    let any_present = Kernel::per_step(|call| map_presence(call, |any| any.then_some(1.0)));
+    let any_present = Kernel::without_margin(|call| map_presence(call, |any| any.then_some(1.0)));
     table.add_fold("stats:alwaysone", Either, any_present).output(OutputKind::Numbers);
     let none_present =
-        Kernel::per_step(|call| map_presence(call, |any| if any { None } else { Some(1.0) }));
+        Kernel::without_margin(|call| map_presence(call, |any| if any { None } else { Some(1.0) }));
     table.add_fold("stats:absent", Either, none_present).output(OutputKind::Numbers);
     table
-        .add_fold("stats:percentile", Numbers, Kernel::per_step(percentiles))
+        .add_fold("stats:percentile", Numbers, Kernel::without_margin(percentiles))
         .variadic("percentile", PERCENT)
         .shape(OutputShape::OnePerArgument)
         .unit(SameAsInputs);
     table
-        .add_map("stats:ratio", Numbers, Kernel::per_step(ratio))
+        .add_map("stats:ratio", Numbers, Kernel::without_margin(ratio))
         .option("partition_fmt", Format, Absent)
         .option("partition", Text, Absent)
         .option("of", Number, DefaultValue::Number(1.0));
     table
-        .add_map("stats:clamp", Numbers, Kernel::per_step(clamp))
+        .add_map("stats:clamp", Numbers, Kernel::without_margin(clamp))
         .required("min", Number)
         .required("max", Number)
         .unit(SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table
-        .add_map("stats:trim", Numbers, Kernel::per_step(trim))
+        .add_map("stats:trim", Numbers, Kernel::without_margin(trim))
         .required("n", COUNT)
         .shape(OutputShape::Other)
         .unit(SameAsInputs);
     table
-        .add_fold("stats:select", Numbers, Kernel::per_step(select))
+        .add_fold("stats:select", Numbers, Kernel::without_margin(select))
         .required("n", POSITION)
         .unit(SameAsInputs);
 }

@@ -12,12 +12,12 @@ use crate::stream::{Stream, seconds};
 
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
-    let epoch = Kernel::per_step(epoch);
+    let epoch = Kernel::without_margin(epoch);
     table
         .add_source("time:epoch", OutputKind::Numbers, epoch.into())
         .unit(StreamUnitRule::Named("s"));
     table
-        .add_source("time:tz", OutputKind::Numbers, Kernel::per_step(calendar_field).into())
+        .add_source("time:tz", OutputKind::Numbers, Kernel::without_margin(calendar_field).into())
         .required("timezone", Text)
         .required("field", OneOf(&FIELDS));
 }

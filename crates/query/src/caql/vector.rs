@@ -19,7 +19,7 @@ use crate::stream::Stream;
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     table
-        .add_fold("vector:pack", Either, Kernel::per_step(pack))
+        .add_fold("vector:pack", Either, Kernel::without_margin(pack))
         .required("format", Format)
         .option("sloppy", SWITCH, DefaultValue::Number(0.0))
         .option("meta", SWITCH, DefaultValue::Number(1.0))
@@ -27,13 +27,13 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .quantiles(QuantileRule::Kept);
     table.add_alias("vector", "vector:pack");
     table
-        .add_map("vector:unpack", Either, Kernel::per_step(unpack))
+        .add_map("vector:unpack", Either, Kernel::without_margin(unpack))
         .inputs(InputArity::Exactly(1))
         .shape(OutputShape::Other)
         .unit(StreamUnitRule::SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table
-        .add_map("vector:drop", Either, Kernel::per_step(drop_keys))
+        .add_map("vector:drop", Either, Kernel::without_margin(drop_keys))
         .variadic("key", Text)
         .unit(StreamUnitRule::SameAsInputs)
         .quantiles(QuantileRule::Kept);

@@ -23,23 +23,28 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
 }
 
 fn add_counts(table: &mut FunctionTable) {
-    let count = Kernel::per_step(|call| of_all(call, |m, _| Some(total_count(m))));
+    let count = Kernel::without_margin(|call| of_all(call, |m, _| Some(total_count(m))));
     add(table, "count", count).unit(VALUES);
     let kernels: [(&str, Kernel); 3] = [
         (
             "count_above",
-            Kernel::per_step(|call| by_threshold(call, |m, query| Some(above(m, query)))),
+            Kernel::without_margin(|call| by_threshold(call, |m, query| Some(above(m, query)))),
         ),
         (
             "count_below",
-            Kernel::per_step(|call| by_threshold(call, |m, query| Some(below(m, query.argument)))),
+            Kernel::without_margin(|call| {
+                by_threshold(call, |m, query| Some(below(m, query.argument)))
+            }),
         ),
-        ("count_bin", Kernel::per_step(|call| by_threshold(call, |m, query| Some(bin(m, query))))),
+        (
+            "count_bin",
+            Kernel::without_margin(|call| by_threshold(call, |m, query| Some(bin(m, query)))),
+        ),
     ];
     for (name, kernel) in kernels {
         with_thresholds(add(table, name, kernel)).unit(VALUES);
     }
-    let between = Kernel::per_step(|call| of_all(call, |m, query| Some(between(m, query))));
+    let between = Kernel::without_margin(|call| of_all(call, |m, query| Some(between(m, query))));
     add(table, "count_between", between)
         .required("lower", Number)
         .required("upper", Number)
@@ -51,13 +56,14 @@ fn add_counts(table: &mut FunctionTable) {
 
 fn add_rates(table: &mut FunctionTable) {
     let all_values =
-        Kernel::per_step(|call| of_all(call, |m, query| Some(rate(total_count(m), query))));
+        Kernel::without_margin(|call| of_all(call, |m, query| Some(rate(total_count(m), query))));
     add(table, "rate", all_values)
         .option("period", PositiveDuration, SECOND)
         .unit(StreamUnitRule::Rate);
-    let above_threshold =
-        Kernel::per_step(|call| by_threshold(call, |m, query| Some(rate(above(m, query), query))));
-    let below_threshold = Kernel::per_step(|call| {
+    let above_threshold = Kernel::without_margin(|call| {
+        by_threshold(call, |m, query| Some(rate(above(m, query), query)))
+    });
+    let below_threshold = Kernel::without_margin(|call| {
         by_threshold(call, |m, query| Some(rate(below(m, query.argument), query)))
     });
     for (name, kernel) in [("rate_above", above_threshold), ("rate_below", below_threshold)] {
@@ -65,21 +71,24 @@ fn add_rates(table: &mut FunctionTable) {
             .option("period", PositiveDuration, SECOND)
             .unit(StreamUnitRule::Rate);
     }
-    let in_bin =
-        Kernel::per_step(|call| by_threshold(call, |m, query| Some(rate(bin(m, query), query))));
+    let in_bin = Kernel::without_margin(|call| {
+        by_threshold(call, |m, query| Some(rate(bin(m, query), query)))
+    });
     with_thresholds(add(table, "rate_bin", in_bin)).unit(StreamUnitRule::Rate);
     table.add_alias("histogram:rate_bucket", "histogram:rate_bin").deprecated("histogram:rate_bin");
 }
 
 fn add_ratios(table: &mut FunctionTable) {
     let above_threshold =
-        Kernel::per_step(|call| by_threshold(call, |m, query| ratio(above(m, query), m)));
-    let below_threshold =
-        Kernel::per_step(|call| by_threshold(call, |m, query| ratio(below(m, query.argument), m)));
+        Kernel::without_margin(|call| by_threshold(call, |m, query| ratio(above(m, query), m)));
+    let below_threshold = Kernel::without_margin(|call| {
+        by_threshold(call, |m, query| ratio(below(m, query.argument), m))
+    });
     for (name, kernel) in [("ratio_above", above_threshold), ("ratio_below", below_threshold)] {
         with_thresholds(add(table, name, kernel)).unit(SHARE_UNIT);
     }
-    let between = Kernel::per_step(|call| of_all(call, |m, query| ratio(between(m, query), m)));
+    let between =
+        Kernel::without_margin(|call| of_all(call, |m, query| ratio(between(m, query), m)));
     add(table, "ratio_between", between)
         .required("lower", Number)
         .required("upper", Number)

@@ -18,16 +18,16 @@ use crate::value::StepValue;
 /// Adds the functions that make histograms.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     table
-        .add_fold("histogram:create", Numbers, Kernel::per_step(create))
+        .add_fold("histogram:create", Numbers, Kernel::without_margin(create))
         .output(OutputKind::Histograms)
         .unit(StreamUnitRule::Distributions);
     table.add_alias("histogram", "histogram:create");
     table
-        .add_fold("histogram:merge", Histograms, Kernel::per_step(merge))
+        .add_fold("histogram:merge", Histograms, Kernel::without_margin(merge))
         .unit(StreamUnitRule::SameAsInputs)
         .merges(MergeRule::All);
     table
-        .add_fold("histogram:subtract", Histograms, Kernel::per_step(subtract))
+        .add_fold("histogram:subtract", Histograms, Kernel::without_margin(subtract))
         .unit(StreamUnitRule::SameAsInputs);
 }
 

@@ -26,7 +26,7 @@ const VALUES_MAX: u64 = 10_000_000;
 
 /// Adds the functions that draw random values.
 pub(super) fn add_functions(table: &mut FunctionTable) {
-    let by_option = Kernel::per_step(|call| {
+    let by_option = Kernel::without_margin(|call| {
         let method = call.arguments.text("method").unwrap_or("normal").to_owned();
         random(call, &method)
     });
@@ -36,17 +36,17 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         DefaultValue::Text("normal"),
     );
     let by_name: [(&str, Kernel); 11] = [
-        ("normal", Kernel::per_step(|call| random(call, "normal"))),
-        ("uniform", Kernel::per_step(|call| random(call, "uniform"))),
-        ("exponential", Kernel::per_step(|call| random(call, "exponential"))),
-        ("beta", Kernel::per_step(|call| random(call, "beta"))),
-        ("gamma", Kernel::per_step(|call| random(call, "gamma"))),
-        ("binomial", Kernel::per_step(|call| random(call, "binomial"))),
-        ("negative_binomial", Kernel::per_step(|call| random(call, "negative_binomial"))),
-        ("poisson", Kernel::per_step(|call| random(call, "poisson"))),
-        ("chisq", Kernel::per_step(|call| random(call, "chisq"))),
-        ("f", Kernel::per_step(|call| random(call, "f"))),
-        ("t", Kernel::per_step(|call| random(call, "t"))),
+        ("normal", Kernel::without_margin(|call| random(call, "normal"))),
+        ("uniform", Kernel::without_margin(|call| random(call, "uniform"))),
+        ("exponential", Kernel::without_margin(|call| random(call, "exponential"))),
+        ("beta", Kernel::without_margin(|call| random(call, "beta"))),
+        ("gamma", Kernel::without_margin(|call| random(call, "gamma"))),
+        ("binomial", Kernel::without_margin(|call| random(call, "binomial"))),
+        ("negative_binomial", Kernel::without_margin(|call| random(call, "negative_binomial"))),
+        ("poisson", Kernel::without_margin(|call| random(call, "poisson"))),
+        ("chisq", Kernel::without_margin(|call| random(call, "chisq"))),
+        ("f", Kernel::without_margin(|call| random(call, "f"))),
+        ("t", Kernel::without_margin(|call| random(call, "t"))),
     ];
     for (name, kernel) in by_name {
         add_random(table, format!("histogram:random:{name}"), kernel);

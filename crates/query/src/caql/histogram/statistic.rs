@@ -15,31 +15,32 @@ use super::{
 /// Adds the functions that compute a statistic.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     let plain: [(&str, Kernel); 4] = [
-        ("min", Kernel::per_step(|call| of_all(call, |m, _| percentile(m, 0.0)))),
-        ("max", Kernel::per_step(|call| of_all(call, |m, _| percentile(m, 100.0)))),
-        ("mean", Kernel::per_step(|call| of_all(call, |m, _| mean(m)))),
-        ("stddev", Kernel::per_step(|call| of_all(call, |m, _| stddev(m)))),
+        ("min", Kernel::without_margin(|call| of_all(call, |m, _| percentile(m, 0.0)))),
+        ("max", Kernel::without_margin(|call| of_all(call, |m, _| percentile(m, 100.0)))),
+        ("mean", Kernel::without_margin(|call| of_all(call, |m, _| mean(m)))),
+        ("stddev", Kernel::without_margin(|call| of_all(call, |m, _| stddev(m)))),
     ];
     for (name, kernel) in plain {
         add(table, name, kernel).unit(StreamUnitRule::Values);
     }
-    let median = Kernel::per_step(|call| of_all(call, |m, _| percentile(m, 50.0)));
+    let median = Kernel::without_margin(|call| of_all(call, |m, _| percentile(m, 50.0)));
     add(table, "median", median).unit(StreamUnitRule::Values).quantiles(QuantileRule::Quantile);
-    let sum = Kernel::per_step(|call| of_all(call, |m, query| Some(sum(m, query))));
+    let sum = Kernel::without_margin(|call| of_all(call, |m, query| Some(sum(m, query))));
     add(table, "sum", sum)
         .option("period", PositiveDuration, DefaultValue::Absent)
         .unit(StreamUnitRule::Values);
-    let range = Kernel::per_step(|call| of_all(call, |m, query| span(m, query.number("range"))));
+    let range =
+        Kernel::without_margin(|call| of_all(call, |m, query| span(m, query.number("range"))));
     add(table, "IQR", range)
         .optional("range", PERCENT, DefaultValue::Number(50.0))
         .unit(StreamUnitRule::Values);
-    let inverse_percentile = Kernel::per_step(|mut call| {
+    let inverse_percentile = Kernel::without_margin(|mut call| {
         let named = |threshold: f64| Some(threshold.to_string());
         for_each_distribution(&mut call, named, |m, query| inverse(m, query.argument))
     });
     with_thresholds(add(table, "inverse_percentile", inverse_percentile))
         .unit(StreamUnitRule::Named("percent"));
-    let percentile = Kernel::per_step(|mut call| {
+    let percentile = Kernel::without_margin(|mut call| {
         let named = |percent: f64| Some(format!("p{percent}"));
         for_each_distribution(&mut call, named, |m, query| percentile(m, query.argument))
     });
