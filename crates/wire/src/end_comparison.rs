@@ -289,7 +289,7 @@ pub(crate) fn clock_offset(
     let limits = |is_any: bool| {
         let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
         for (client, server) in requests {
-            let is_clean = client.is_undisturbed && server.is_undisturbed;
+            let is_clean = client.is_in_order && server.is_in_order;
             if !client.begins_at_server && (is_any || is_clean) {
                 let limit = |at: usize| {
                     let time = client.times[at];

@@ -359,7 +359,7 @@ impl EndMatcher {
         let waiting = found.get_mut();
         if waiting.end == new.end {
             let is_same = waiting.host == new.host && waiting.record.times == new.record.times;
-            waiting.record.is_undisturbed &= new.record.is_undisturbed;
+            waiting.record.is_in_order &= new.record.is_in_order;
             match is_same {
                 true => waiting.requests += new.requests,
                 false => self.count_unmatched(&key, &new, UnmatchedReason::Ambiguous),

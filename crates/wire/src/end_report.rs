@@ -21,7 +21,7 @@ const SERVICES_MAX: usize = 4_096;
 
 const IS_WAIT: u8 = 1;
 const BEGINS_AT_SERVER: u8 = 2;
-const IS_UNDISTURBED: u8 = 4;
+const IS_IN_ORDER: u8 = 4;
 const IS_FIRST: u8 = 8;
 
 /// Which end of a connection a host is.
@@ -328,11 +328,11 @@ fn is_in_sample(client: SocketAddr, server: SocketAddr, number: u32, one_in: u32
 }
 
 fn flags(record: &RequestRecord) -> u8 {
-    let RequestRecord { is_wait, begins_at_server, is_undisturbed, is_first, .. } = *record;
+    let RequestRecord { is_wait, begins_at_server, is_in_order, is_first, .. } = *record;
     [
         (is_wait, IS_WAIT),
         (begins_at_server, BEGINS_AT_SERVER),
-        (is_undisturbed, IS_UNDISTURBED),
+        (is_in_order, IS_IN_ORDER),
         (is_first, IS_FIRST),
     ]
     .into_iter()
@@ -454,7 +454,7 @@ impl ReportReader<'_> {
             return Err(self.error("times in order"));
         }
         let flags = self.u8()?;
-        if flags > IS_WAIT | BEGINS_AT_SERVER | IS_UNDISTURBED | IS_FIRST {
+        if flags > IS_WAIT | BEGINS_AT_SERVER | IS_IN_ORDER | IS_FIRST {
             return Err(self.error("known flags"));
         }
         let requests = u16::from_le_bytes(self.array("a number of requests")?);
@@ -470,7 +470,7 @@ impl ReportReader<'_> {
             times,
             is_wait: is_set(IS_WAIT),
             begins_at_server: is_set(BEGINS_AT_SERVER),
-            is_undisturbed: is_set(IS_UNDISTURBED),
+            is_in_order: is_set(IS_IN_ORDER),
             is_first: is_set(IS_FIRST),
         };
         Ok(ReportedRequest { record, requests })
@@ -522,7 +522,7 @@ mod tests {
         assert_eq!((record.numbers, record.shape, requests), ([1_000, 1_100, 7_000, 7_050], 0, 1));
         let times = record.times.map(|time| time - 1_700_000_000_000_000_000);
         assert_eq!(times, [0, 0, 250_000, 250_000]);
-        assert!(record.is_first && record.is_undisturbed);
+        assert!(record.is_first && record.is_in_order);
         assert!(!record.is_wait && !record.begins_at_server);
         let handshake = report.handshakes[0];
         assert_eq!((handshake.numbers, handshake.is_repeated), ([999, 6_999], false));

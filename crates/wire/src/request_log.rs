@@ -48,7 +48,7 @@ pub(crate) struct RequestRecord {
     pub(crate) is_wait: bool,
     /// See [`OperationMarks::begins_at_server`].
     pub(crate) begins_at_server: bool,
-    pub(crate) is_undisturbed: bool,
+    pub(crate) is_in_order: bool,
     /// Whether it is in the first bytes of a connection that was captured from its start.
     pub(crate) is_first: bool,
 }
@@ -172,7 +172,7 @@ impl ConnectionRecorder<'_> {
             times: operation.times,
             is_wait,
             begins_at_server: operation.begins_at_server,
-            is_undisturbed: operation.is_undisturbed,
+            is_in_order: operation.is_in_order,
             is_first: operation.is_first && self.is_from_start,
         });
     }

@@ -46,7 +46,7 @@ pub(crate) struct ConnectionMarks {
     to_client: StreamMarks,
     last_token: PacketTime,
     /// Last token before the latest segment that was repeated or out of order.
-    last_disturbance: PacketTime,
+    last_reordering: PacketTime,
     /// Token of the first bytes of the client.
     first_request: PacketTime,
     /// Tokens of the first and last byte of the request that was located last.
@@ -82,8 +82,9 @@ pub(crate) struct OperationMarks {
     pub(crate) begins_at_server: bool,
     /// Whether the request that was located before has bytes of the part in which this one begins.
     pub(crate) shares_start: bool,
-    /// Whether no segment was repeated or out of order during the operation.
-    pub(crate) is_undisturbed: bool,
+    /// Whether all segments during the operation came in the order of their sequence numbers (RFC
+    /// 4737: in-order): none was repeated.
+    pub(crate) is_in_order: bool,
     /// Whether the request is in the first bytes that the client sent.
     pub(crate) is_first: bool,
 }
@@ -131,7 +132,7 @@ impl ConnectionMarks {
             to_server: StreamMarks::new(cuts.of(client, server)),
             to_client: StreamMarks::new(cuts.of(server, client)),
             last_token: 0,
-            last_disturbance: 0,
+            last_reordering: 0,
             first_request: 0,
             last_request: [0; 2],
         }
@@ -160,8 +161,8 @@ impl ConnectionMarks {
     }
 
     /// A segment was repeated or out of order.
-    pub(crate) fn disturb(&mut self) {
-        self.last_disturbance = self.last_token;
+    pub(crate) fn reorder(&mut self) {
+        self.last_reordering = self.last_token;
     }
 
     /// Finds the parts that an operation has the times of.
@@ -181,7 +182,7 @@ impl ConnectionMarks {
             times: array::from_fn(|at| parts[at].map_or(tokens[at], |mark| mark.time)),
             begins_at_server,
             shares_start: before.contains(&request_start),
-            is_undisturbed: request_start > self.last_disturbance,
+            is_in_order: request_start > self.last_reordering,
             is_first: request_start == self.first_request,
         }
     }
@@ -298,7 +299,7 @@ mod tests {
         let located = marks.locate(&operation([50, 51, 60, 60]));
         assert_eq!(located.parts, Some(numbers([(100, 110), (110, 130), (900, 905), (900, 905)])));
         assert_eq!(located.times, [50, 50, 60, 60]);
-        assert!(located.is_first && located.is_undisturbed);
+        assert!(located.is_first && located.is_in_order);
         assert!(!located.begins_at_server && !located.shares_start);
         // The second statement of a message begins where the response to the first one ends.
         marks.mark(FlowDirection::ToClient, 905, 70, 5, &mut count);
@@ -313,8 +314,8 @@ mod tests {
             let located = marks.locate(&operation([start, 51, 70, 70]));
             assert_eq!(located.shares_start, shares_start);
         }
-        marks.disturb();
-        assert!(!marks.locate(&operation([50, 51, 60, 60])).is_undisturbed);
+        marks.reorder();
+        assert!(!marks.locate(&operation([50, 51, 60, 60])).is_in_order);
     }
 
     fn numbers(parts: [(u32, u32); 4]) -> [PartNumbers; 4] {

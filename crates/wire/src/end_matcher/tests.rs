@@ -24,7 +24,7 @@ fn report(sequence: u64, first: u32, count: u32) -> EndReport {
             times: [1; 4],
             is_wait: false,
             begins_at_server: false,
-            is_undisturbed: true,
+            is_in_order: true,
             is_first: false,
         },
         requests: 1,
