@@ -1,7 +1,7 @@
 //! Requests of both ends of connections, matched while they are reported.
 //!
 //! A request waits for that of the other end, for 15 to 30 seconds and in bounded memory. Requests
-//! of both ends with the same addresses, sequence numbers and shape are the same
+//! of both ends with the same addresses, sequence numbers and boundaries are the same
 //! ([`request_log`](crate::request_log)); those that are not found at the other end are counted
 //! with the reason. Times are compared as in a comparison of files ([`EndComparison`]), in
 //! portions: each of them knows the difference of the clocks from its own packets and from those
@@ -345,9 +345,9 @@ impl EndMatcher {
     }
 
     fn add_request(&mut self, connection: &ReportedConnection, new: WaitingRequest) {
-        let RequestRecord { numbers, shape, begins_at_server, is_wait, .. } = new.record;
+        let RequestRecord { numbers, boundary_hash, begins_at_server, is_wait, .. } = new.record;
         let kind = [begins_at_server, is_wait];
-        let key = (connection.client, connection.server, numbers, shape, kind);
+        let key = (connection.client, connection.server, numbers, boundary_hash, kind);
         let generation = usize::from(!self.requests[0].contains_key(&key));
         let Entry::Occupied(mut found) = self.requests[generation].entry(key) else {
             if self.requests[0].len() >= GENERATION_MAX {

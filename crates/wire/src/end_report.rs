@@ -227,8 +227,9 @@ impl EndReport {
 
     fn add_request(&mut self, record: RequestRecord) {
         let is_same = |last: &&mut ReportedRequest| {
-            let RequestRecord { connection, numbers, shape, times, .. } = last.record;
-            (connection, numbers, shape) == (record.connection, record.numbers, record.shape)
+            let RequestRecord { connection, numbers, boundary_hash, times, .. } = last.record;
+            (connection, numbers, boundary_hash)
+                == (record.connection, record.numbers, record.boundary_hash)
                 && times == record.times
                 && flags(&last.record) == flags(&record)
                 && last.requests < u16::MAX
@@ -263,7 +264,7 @@ impl EndReport {
         for ReportedRequest { record, requests } in &self.requests {
             bytes.extend_from_slice(&record.connection.to_le_bytes());
             put_all(&mut bytes, &record.numbers.map(u32::to_le_bytes));
-            bytes.extend_from_slice(&record.shape.to_le_bytes());
+            bytes.extend_from_slice(&record.boundary_hash.to_le_bytes());
             put_all(&mut bytes, &record.times.map(u64::to_le_bytes));
             bytes.push(flags(record));
             bytes.extend_from_slice(&requests.to_le_bytes());
@@ -448,7 +449,7 @@ impl ReportReader<'_> {
     ) -> Result<ReportedRequest, EndReportError> {
         let (connection, service) = self.connection(connections)?;
         let numbers = [self.u32()?, self.u32()?, self.u32()?, self.u32()?];
-        let shape = self.u32()?;
+        let boundary_hash = self.u32()?;
         let times = [self.u64()?, self.u64()?, self.u64()?, self.u64()?];
         if times[2] < times[0] || times[3] < times[2] {
             return Err(self.error("times in order"));
@@ -466,7 +467,7 @@ impl ReportReader<'_> {
             connection,
             service,
             numbers,
-            shape,
+            boundary_hash,
             times,
             is_wait: is_set(IS_WAIT),
             begins_at_server: is_set(BEGINS_AT_SERVER),
@@ -519,7 +520,10 @@ mod tests {
         };
         assert_eq!(report.connections, [connection]);
         let ReportedRequest { record, requests } = report.requests[0];
-        assert_eq!((record.numbers, record.shape, requests), ([1_000, 1_100, 7_000, 7_050], 0, 1));
+        assert_eq!(
+            (record.numbers, record.boundary_hash, requests),
+            ([1_000, 1_100, 7_000, 7_050], 0, 1)
+        );
         let times = record.times.map(|time| time - 1_700_000_000_000_000_000);
         assert_eq!(times, [0, 0, 250_000, 250_000]);
         assert!(record.is_first && record.is_in_order);

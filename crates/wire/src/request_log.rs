@@ -42,7 +42,8 @@ pub(crate) struct RequestRecord {
     pub(crate) service: u32,
     /// Sequence numbers that identify it, see [`part_identity`].
     pub(crate) numbers: [u32; 4],
-    pub(crate) shape: u32,
+    /// 0, or a hash of boundaries of segments, see [`part_identity`].
+    pub(crate) boundary_hash: u32,
     /// First and last byte of the request, first and last byte of the response.
     pub(crate) times: [PacketTime; 4],
     pub(crate) is_wait: bool,
@@ -159,7 +160,7 @@ impl ConnectionRecorder<'_> {
             self.log.dropped_requests += 1;
             return;
         }
-        let (numbers, shape) = match self.log.has_cuts {
+        let (numbers, boundary_hash) = match self.log.has_cuts {
             true => (parts.map(|part| part.end), 0),
             false => part_identity(parts, sizes, operation.shares_start),
         };
@@ -168,7 +169,7 @@ impl ConnectionRecorder<'_> {
             connection,
             service: self.service as u32,
             numbers,
-            shape,
+            boundary_hash,
             times: operation.times,
             is_wait,
             begins_at_server: operation.begins_at_server,
@@ -205,15 +206,15 @@ impl ConnectionRecorder<'_> {
 
 /// What identifies a request, if the other end may see its bytes in other parts: the sequence
 /// numbers of its first byte and behind its last one, and those of its response, as far as parts
-/// tell them, and the *shape*.
+/// tell them, and a hash of boundaries.
 ///
 /// A request that is alone in its parts, and its response, have exactly these numbers, however
-/// their bytes are divided: the shape is 0. They are alone if no request before it has a byte of
-/// its first part, and fewer than [`SPARE_BYTES`] of the parts are not its own. Otherwise the shape
-/// is a hash of the other boundaries of the parts: only an end that has the same parts can tell the
+/// their bytes are divided: the hash is 0. They are alone if no request before it has a byte of
+/// its first part, and fewer than [`SPARE_BYTES`] of the parts are not its own. Otherwise the
+/// hash is of the other boundaries of the parts: only an end that has the same parts can tell the
 /// same requests.
 ///
-/// All requests with the same numbers and shape have the same times. If the numbers are those of
+/// All requests with the same numbers and hash have the same times. If the numbers are those of
 /// two requests that share parts, the later one shares the first part with the other.
 fn part_identity(parts: [PartNumbers; 4], sizes: [u64; 2], shares_start: bool) -> ([u32; 4], u32) {
     let [first, last, response_first, response_last] = parts;

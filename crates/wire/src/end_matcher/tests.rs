@@ -20,7 +20,7 @@ fn report(sequence: u64, first: u32, count: u32) -> EndReport {
             connection: 0,
             service: 0,
             numbers: [number; 4],
-            shape: 0,
+            boundary_hash: 0,
             times: [1; 4],
             is_wait: false,
             begins_at_server: false,
