@@ -290,7 +290,7 @@ impl TcpConnection {
         }
         let is_disturbed = matches!(kind, SegmentKind::Retransmitted | SegmentKind::Reordered);
         if let Some(marks) = self.marks.as_mut().filter(|_| is_disturbed) {
-            marks.reorder();
+            marks.note_reordering();
         }
     }
 

@@ -161,7 +161,7 @@ impl ConnectionMarks {
     }
 
     /// A segment was repeated or out of order.
-    pub(crate) fn reorder(&mut self) {
+    pub(crate) fn note_reordering(&mut self) {
         self.last_reordering = self.last_token;
     }
 
@@ -314,7 +314,7 @@ mod tests {
             let located = marks.locate(&operation([start, 51, 70, 70]));
             assert_eq!(located.shares_start, shares_start);
         }
-        marks.reorder();
+        marks.note_reordering();
         assert!(!marks.locate(&operation([50, 51, 60, 60])).is_in_order);
     }
 
