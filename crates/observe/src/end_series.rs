@@ -77,7 +77,8 @@ fn add_counts(numbers: &mut Vec<NumberSample>, service: &MatchedService, start: 
     // A clock may have been set back.
     let began = service.start.min(start);
     let own = labels(service);
-    let MatchedTotals { matched, waits, later_statements, negative, undirected } = service.totals;
+    let MatchedTotals { matched, waits, later_statements, negative, without_one_way } =
+        service.totals;
     let mut add = |metric, labels, count: u64| {
         numbers.push(NumberSample { metric, labels, value: count as f64, start: began });
     };
@@ -86,7 +87,7 @@ fn add_counts(numbers: &mut Vec<NumberSample>, service: &MatchedService, start: 
         ("wait", waits),
         ("later_statement", later_statements),
         ("negative", negative),
-        ("clock", undirected),
+        ("clock", without_one_way),
     ] {
         add(&metrics::ENDS_UNTIMED, with(&own, "reason", reason), count);
     }

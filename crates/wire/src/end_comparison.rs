@@ -70,7 +70,7 @@ pub struct ServiceComparison {
     pub negative: u64,
     /// Those of `matched` without times of both directions, because the difference of the clocks is
     /// unknown or contradictory.
-    pub undirected: u64,
+    pub without_one_way: u64,
     /// Latency of the matched requests at each end.
     pub latency: [Histogram; 2],
     /// Latency at the client minus latency at the server.
@@ -345,7 +345,7 @@ impl ServiceComparison {
             waits: 0,
             later_statements: 0,
             negative: 0,
-            undirected: 0,
+            without_one_way: 0,
             latency: Default::default(),
             network: Histogram::default(),
             to_server: BoundedTimes::default(),
@@ -395,11 +395,11 @@ impl ServiceComparison {
         self.network.record_n(network as f64, requests);
         let intervals = [0, 3].map(|at| clocks.at(client.times[at]));
         let [Some(request), Some(response)] = intervals else {
-            self.undirected += requests;
+            self.without_one_way += requests;
             return;
         };
         if !request.is_consistent() || !response.is_consistent() {
-            self.undirected += requests;
+            self.without_one_way += requests;
             return;
         }
         OffsetSummary::add(offset, request);

@@ -111,8 +111,8 @@ pub struct MatchedTotals {
     pub later_statements: u64,
     /// See [`ServiceComparison::negative`].
     pub negative: u64,
-    /// See [`ServiceComparison::undirected`].
-    pub undirected: u64,
+    /// See [`ServiceComparison::without_one_way`].
+    pub without_one_way: u64,
 }
 
 /// Reported requests of a service, since `start`.
@@ -523,7 +523,7 @@ impl MatchedTotals {
         self.waits += interval.waits;
         self.later_statements += interval.later_statements;
         self.negative += interval.negative;
-        self.undirected += interval.undirected;
+        self.without_one_way += interval.without_one_way;
     }
 }
 

@@ -63,7 +63,7 @@ fn service_json(service: &ServiceComparison) -> Json {
         ("waits", integer(service.waits)),
         ("later_statements", integer(service.later_statements)),
         ("negative", integer(service.negative)),
-        ("undirected", integer(service.undirected)),
+        ("without_one_way", integer(service.without_one_way)),
         ("client", end_json(client)),
         ("server", end_json(server)),
         ("client_latency_ns", latency_client),

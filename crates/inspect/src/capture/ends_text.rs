@@ -164,12 +164,12 @@ fn remarks(comparison: &EndComparison) -> Vec<String> {
             plural(negative, "matched request", "matched requests")
         ));
     }
-    let undirected = sum(|service| service.undirected);
-    if undirected > 0 {
+    let without_one_way = sum(|service| service.without_one_way);
+    if without_one_way > 0 {
         remarks.push(format!(
             "{} have no times of both directions: the difference of the clocks is contradictory \
              there (a clock was set, or time stamps are inexact)",
-            plural(undirected, "matched request", "matched requests")
+            plural(without_one_way, "matched request", "matched requests")
         ));
     }
     let dropped: u64 = comparison.dropped_requests.iter().sum();

@@ -72,8 +72,8 @@ fn add_both(matcher: &mut EndMatcher, number: u32, hosts: [&str; 2], now: u64) {
     }
 }
 
-fn undirected(interval: &EndInterval) -> u64 {
-    interval.services.iter().map(|service| service.totals.undirected).sum()
+fn without_one_way(interval: &EndInterval) -> u64 {
+    interval.services.iter().map(|service| service.totals.without_one_way).sum()
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn pairs_of_hosts_beyond_the_limit_are_counted_and_not_timed() {
     }
     let interval = matcher.take_interval(1);
     assert_eq!(interval.clocks.len(), PAIRS_MAX);
-    assert_eq!(undirected(&interval), 100);
+    assert_eq!(without_one_way(&interval), 100);
 }
 
 /// The clocks of hosts without a name of their own were compared as those of one host.
@@ -102,7 +102,7 @@ fn hosts_without_a_name_are_not_timed_and_get_one_when_others_are_gone() {
     let interval = matcher.take_interval(1);
     let service = &interval.services[0];
     assert_eq!((&*service.client_host, &*service.server_host), (OTHER, OTHER));
-    assert_eq!((undirected(&interval), interval.clocks.len()), (1, 0));
+    assert_eq!((without_one_way(&interval), interval.clocks.len()), (1, 0));
     let waited = 40_000_000_000;
     matcher.take_interval(waited);
     let later = waited + IDLE_NS + 1;
@@ -112,7 +112,7 @@ fn hosts_without_a_name_are_not_timed_and_get_one_when_others_are_gone() {
     let interval = matcher.take_interval(later);
     let service = &interval.services[0];
     assert_eq!((&*service.client_host, &*service.server_host), ("late-a", "late-b"));
-    assert_eq!((undirected(&interval), interval.clocks.len()), (0, 1));
+    assert_eq!((without_one_way(&interval), interval.clocks.len()), (0, 1));
     // Totals begin again, and so does their start.
     assert_eq!((service.totals.matched, service.start), (1, 7));
     assert!(interval.reported.iter().all(|reported| reported.start == 7));

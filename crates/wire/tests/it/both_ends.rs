@@ -147,7 +147,7 @@ fn delays_and_clocks_are_found() {
     let round_trip = (DELAYS[0] + DELAYS[1]) as f64;
     assert_eq!(service.network.min().unwrap().estimate, round_trip);
     assert_eq!(service.network.max().unwrap().estimate, round_trip);
-    assert_eq!(service.undirected, 0);
+    assert_eq!(service.without_one_way, 0);
     let true_times = DELAYS.map(|delay| delay as f64);
     for (times, delay) in [&service.to_server, &service.to_client].into_iter().zip(true_times) {
         assert!(times.least.max().unwrap().estimate <= delay);
@@ -261,7 +261,7 @@ fn two_captures_of_one_host_have_a_time_in_the_network_for_each_request() {
     }
     let comparison = compare([&client, &packets]).unwrap();
     let service = &comparison.services[0];
-    assert_eq!((service.negative, service.undirected), (0, 0));
+    assert_eq!((service.negative, service.without_one_way), (0, 0));
     assert_eq!((service.network.count(), service.network.sum().estimate), (9, 0.0));
     assert_eq!(service.connect.network.count(), 1);
 }

@@ -117,7 +117,7 @@ fn delays_and_clocks_are_found() {
         let service = only(&interval);
         assert_eq!((&*service.client_host, &*service.server_host), ("web", "db"));
         let totals = service.totals;
-        assert_eq!((totals.matched, totals.waits, totals.undirected), (10, 1, 0));
+        assert_eq!((totals.matched, totals.waits, totals.without_one_way), (10, 1, 0));
         let found = &service.comparison;
         let round_trip = (DELAYS[0] + DELAYS[1]) as f64;
         let bounds = [found.network.min(), found.network.max()].map(|of| of.unwrap().estimate);
@@ -263,7 +263,7 @@ fn a_clock_that_is_set_is_known_again_after_a_portion() {
         let [clock] = &interval.clocks[..] else { panic!("one pair of hosts") };
         let offset = (OFFSET + step) as i64;
         assert!(clock.offset.lower <= offset && offset <= clock.offset.upper);
-        assert_eq!(only(&interval).comparison.undirected, 0);
+        assert_eq!(only(&interval).comparison.without_one_way, 0);
     }
 }
 
