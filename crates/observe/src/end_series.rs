@@ -115,8 +115,8 @@ fn add_reported(numbers: &mut Vec<NumberSample>, service: &ReportedService, star
     };
     add(&metrics::ENDS_REPORTED, own.clone(), service.reported);
     for (reason, count) in [
-        ("connection", service.other_connection),
-        ("request", service.other_request),
+        ("connection", service.missing_connection),
+        ("request", service.missing_request),
         ("limit", service.limit),
         ("ambiguous", service.ambiguous),
     ] {

@@ -98,9 +98,9 @@ pub struct EndCounts {
     /// Requests in flight at the end of the capture.
     pub in_flight: u64,
     /// Those of `measured` whose connection is not at the other end.
-    pub other_connection: u64,
+    pub missing_connection: u64,
     /// Those of `measured` whose connection is at the other end, where they were not measured.
-    pub other_request: u64,
+    pub missing_request: u64,
     /// Those of `measured` without known sequence numbers.
     pub unlocated: u64,
 }
@@ -164,8 +164,8 @@ impl EndComparison {
                     let Some(record) = record else { continue };
                     let counts = &mut services[record.service as usize].ends[end];
                     match is_shared[record.connection as usize] {
-                        true => counts.other_request += 1,
-                        false => counts.other_connection += 1,
+                        true => counts.missing_request += 1,
+                        false => counts.missing_connection += 1,
                     }
                 }
             }
@@ -422,7 +422,7 @@ impl ServiceComparison {
 
     fn count_unlocated(&mut self) {
         for counts in &mut self.ends {
-            let located = self.matched + counts.other_connection + counts.other_request;
+            let located = self.matched + counts.missing_connection + counts.missing_request;
             counts.unlocated = counts.measured - located;
         }
     }
@@ -431,7 +431,7 @@ impl ServiceComparison {
 impl EndCounts {
     /// Requests that were measured at this end only.
     pub fn unmatched(&self) -> u64 {
-        self.other_connection + self.other_request + self.unlocated
+        self.missing_connection + self.missing_request + self.unlocated
     }
 }
 

@@ -130,10 +130,10 @@ pub struct ReportedService {
     /// Requests in its reports.
     pub reported: u64,
     /// Requests whose connection was not reported by the other end.
-    pub other_connection: u64,
+    pub missing_connection: u64,
     /// Requests of connections of both ends that the other end has not reported, or saw in other
     /// segments.
-    pub other_request: u64,
+    pub missing_request: u64,
     /// Requests that could not wait, because too many do.
     pub limit: u64,
     /// Requests that this end had reported with other times, or that another host has reported.
@@ -173,8 +173,8 @@ struct MatchedState {
 #[derive(Default)]
 struct ReportedState {
     reported: u64,
-    other_connection: u64,
-    other_request: u64,
+    missing_connection: u64,
+    missing_request: u64,
     limit: u64,
     ambiguous: u64,
     start: i64,
@@ -291,8 +291,8 @@ impl EndMatcher {
                 service: name,
                 protocol: protocol.name,
                 reported: state.reported,
-                other_connection: state.other_connection,
-                other_request: state.other_request,
+                missing_connection: state.missing_connection,
+                missing_request: state.missing_request,
                 limit: state.limit,
                 ambiguous: state.ambiguous,
             }
@@ -502,8 +502,8 @@ impl EndMatcher {
         let key = (waiting.host, waiting.end, waiting.record.service as u16);
         let state = self.reported(key);
         let count = match reason {
-            UnmatchedReason::Timeout if is_at_other => &mut state.other_request,
-            UnmatchedReason::Timeout => &mut state.other_connection,
+            UnmatchedReason::Timeout if is_at_other => &mut state.missing_request,
+            UnmatchedReason::Timeout => &mut state.missing_connection,
             UnmatchedReason::Limit => &mut state.limit,
             UnmatchedReason::Ambiguous => &mut state.ambiguous,
         };

@@ -85,8 +85,8 @@ fn end_json(counts: &EndCounts) -> Json {
         ("not_measured", integer(counts.not_measured)),
         ("in_flight", integer(counts.in_flight)),
         ("unmatched", integer(counts.unmatched())),
-        ("other_connection", integer(counts.other_connection)),
-        ("other_request", integer(counts.other_request)),
+        ("missing_connection", integer(counts.missing_connection)),
+        ("missing_request", integer(counts.missing_request)),
         ("unlocated", integer(counts.unlocated)),
     ])
 }

@@ -124,8 +124,8 @@ fn completeness(comparison: &EndComparison, terminal: &Terminal) -> String {
 /// Requests of one end only, with the reasons.
 fn unmatched(counts: &EndCounts) -> String {
     let reasons = [
-        ("connection", counts.other_connection),
-        ("request", counts.other_request),
+        ("connection", counts.missing_connection),
+        ("request", counts.missing_request),
         ("position", counts.unlocated),
     ];
     let reasons: Vec<String> = reasons

@@ -179,7 +179,7 @@ fn a_request_that_one_capture_lost_is_at_the_other_end_only() {
             let comparison = compare([&ends[0], &ends[1]]).unwrap();
             let service = &comparison.services[0];
             assert_eq!((service.matched, service.requests()), (9, 10));
-            assert_eq!(service.ends[1 - end].other_request, 1);
+            assert_eq!(service.ends[1 - end].missing_request, 1);
             assert_eq!(service.ends[end].unmatched(), 0);
         }
     }
@@ -194,7 +194,7 @@ fn translated_addresses_match_nothing() {
     let comparison = compare([&packets, &translated]).unwrap();
     let service = &comparison.services[0];
     assert_eq!((service.matched, service.requests()), (0, 20));
-    assert_eq!(service.ends.map(|counts| counts.other_connection), [10, 10]);
+    assert_eq!(service.ends.map(|counts| counts.missing_connection), [10, 10]);
     assert_eq!((comparison.connections, comparison.shared_connections), ([1, 1], 0));
     assert!(comparison.offset.is_none());
 }
@@ -216,7 +216,7 @@ fn ports_that_are_used_again_are_other_requests() {
     let comparison = compare([&first, &at_server(&second)]).unwrap();
     let service = &comparison.services[0];
     assert_eq!((service.matched, service.requests()), (0, 20));
-    assert_eq!(service.ends.map(|counts| counts.other_request), [10, 10]);
+    assert_eq!(service.ends.map(|counts| counts.missing_request), [10, 10]);
 }
 
 #[test]

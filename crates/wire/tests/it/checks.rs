@@ -83,7 +83,7 @@ fn check_matcher(mut matcher: EndMatcher) -> EndInterval {
     for (time, interval) in [(40_000_000_000, &interval), (80_000_000_000, &interval)] {
         let of = |interval: &EndInterval| {
             let unmatched = interval.reported.iter().map(|service| {
-                let ends = service.other_connection + service.other_request;
+                let ends = service.missing_connection + service.missing_request;
                 ends + service.limit + service.ambiguous
             });
             unmatched.sum::<u64>() + interval.waiting + 2 * matched
@@ -158,7 +158,7 @@ fn check_both_ends(packets: &[(Option<u64>, LinkType, Vec<u8>, u32)]) {
     for service in EndComparison::new(client, server).services {
         assert_eq!((service.negative, service.network.sum().estimate), (0, 0.0));
         for counts in service.ends {
-            assert_eq!((counts.other_connection, counts.other_request), (0, 0));
+            assert_eq!((counts.missing_connection, counts.missing_request), (0, 0));
             assert_eq!(counts.measured, service.matched + counts.unlocated);
         }
     }

@@ -92,7 +92,7 @@ fn only(interval: &EndInterval) -> &MatchedService {
 }
 
 fn unmatched(service: &ReportedService) -> u64 {
-    service.other_connection + service.other_request + service.limit + service.ambiguous
+    service.missing_connection + service.missing_request + service.limit + service.ambiguous
 }
 
 fn at_end(interval: &EndInterval, end: ConnectionEnd) -> &ReportedService {
@@ -177,7 +177,7 @@ fn requests_without_the_other_end_are_counted_with_the_reason() {
     assert_eq!(interval.waiting, 0);
     let at_client = at_end(&interval, ConnectionEnd::Client);
     assert_eq!(at_client.reported, 20);
-    assert_eq!((at_client.other_connection, at_client.other_request), (10, 1));
+    assert_eq!((at_client.missing_connection, at_client.missing_request), (10, 1));
     let at_server = at_end(&interval, ConnectionEnd::Server);
     assert_eq!((at_server.reported, unmatched(at_server)), (9, 0));
     assert_eq!((&*at_server.host, at_server.protocol), ("db", "message"));
