@@ -36,8 +36,9 @@ const FILE_NAME: &str = "deliveries";
 const LOCK_NAME: &str = "deliveries.lock";
 /// Length of a record above which its notification is shortened.
 const RECORD_BYTES_MAX: usize = 256 << 10;
-/// Part of the size limit of the file above which notifications are added without their pictures.
-const PICTURES_SHARE: u64 = 4;
+/// Notifications are added without their pictures once the file has more than its size limit divided
+/// by this.
+const PICTURES_DIVISOR: u64 = 4;
 /// Maximum length of a note, in characters.
 const NOTE_CHARS_MAX: usize = 500;
 
@@ -294,7 +295,7 @@ impl DeliveryLog {
         }
         let mut notification = notification.clone();
         // Pictures leave room for messages.
-        let is_large = self.bytes > self.limits.bytes_max / PICTURES_SHARE;
+        let is_large = self.bytes > self.limits.bytes_max / PICTURES_DIVISOR;
         if is_large || notification.sendable_picture().is_none() {
             notification.picture = None;
         }
