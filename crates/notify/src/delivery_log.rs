@@ -376,7 +376,7 @@ impl DeliveryLog {
                     let is_unknown = *may_have_arrived && !attempt.is_idempotent;
                     attempt.unknown_outcomes += u32::from(is_unknown);
                 }
-                self.state.note_picture(attempt.id, error);
+                self.state.remove_rejected_picture(attempt.id, error);
                 error.to_string()
             }
         };

@@ -327,7 +327,7 @@ impl DeliveryState {
 
     /// Removes the picture of a delivery whose receiver rejected it. After a kill it may be sent
     /// once more.
-    pub(super) fn note_picture(&mut self, id: u64, error: &DeliveryError) {
+    pub(super) fn remove_rejected_picture(&mut self, id: u64, error: &DeliveryError) {
         if matches!(error, DeliveryError::Temporary { is_picture_rejected: true, .. })
             && let Some(delivery) = self.pending.get_mut(&id)
         {
