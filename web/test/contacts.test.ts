@@ -79,7 +79,7 @@ test("the lines of a contact say what waits, what was lost, and what was sent", 
   });
   const all = overview([pager], 1);
   const times = { due_ns: NOW * 1e6 };
-  const waits = { ...notified, ...times, contact: "pager", attempts: 1, is_passed_on: true };
+  const waits = { ...notified, ...times, contact: "pager", attempts: 1, has_failed_over: true };
   all.pending = [waits, { ...waits, contact: "sms" }];
   expect(contactLines(pager, all)).toEqual([
     [`waits: Deep, firing, since ${at}, 1 attempt, sms has it, too`, "500"],

@@ -89,7 +89,7 @@ fn pending_json(pending: &PendingNotification) -> Json {
         ("due_ns", Integer(pending.due_ns.into())),
         ("attempts", integer(pending.attempts.into())),
         ("next_ns", Integer(pending.next_ns.into())),
-        ("is_passed_on", Bool(pending.is_passed_on)),
+        ("has_failed_over", Bool(pending.has_failed_over)),
         ("note", Text(pending.note.clone())),
     ])
 }

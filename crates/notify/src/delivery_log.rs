@@ -150,7 +150,7 @@ pub(crate) struct DeliveryAttempt {
     pub(crate) attempts: u32,
     unknown_outcomes: u32,
     due_ns: i64,
-    is_passed_on: bool,
+    has_failed_over: bool,
 }
 
 /// What followed an attempt.
@@ -450,13 +450,13 @@ impl DeliveryLog {
         now_ns: i64,
     ) -> Result<AttemptOutcome> {
         let age = attempt.age(now_ns);
-        let failover = policy.failover_for(verdict, age).filter(|_| !attempt.is_passed_on);
+        let failover = policy.failover_for(verdict, age).filter(|_| !attempt.has_failed_over);
         let known = self.state.unknown_outcomes(attempt.id);
         let message = message.unwrap_or_default();
         let next_ns = match verdict {
             AttemptVerdict::Retry => {
-                let is_passed_on = attempt.is_passed_on || failover.is_some();
-                next_attempt_ns(attempt, message.retry_after, policy, is_passed_on, now_ns)
+                let has_failed_over = attempt.has_failed_over || failover.is_some();
+                next_attempt_ns(attempt, message.retry_after, policy, has_failed_over, now_ns)
             }
             _ => 0,
         };
@@ -572,7 +572,7 @@ fn next_attempt_ns(
     attempt: &DeliveryAttempt,
     retry_after: Option<Duration>,
     policy: &DeliveryPolicy,
-    is_passed_on: bool,
+    has_failed_over: bool,
     now_ns: i64,
 ) -> i64 {
     let mut backoff = ExponentialBackoff::new(policy.backoff());
@@ -585,7 +585,7 @@ fn next_attempt_ns(
     let delay = backoff.next_delay(retry_after, false, random);
     let next_ns = now_ns.saturating_add(nanos(delay));
     let failover_ns = attempt.due_ns.saturating_add(nanos(policy.failover_after));
-    let is_before_failover = policy.failover.is_some() && !is_passed_on && retry_after.is_none();
+    let is_before_failover = policy.failover.is_some() && !has_failed_over && retry_after.is_none();
     match is_before_failover && failover_ns > now_ns {
         true => next_ns.min(failover_ns),
         false => next_ns,

@@ -1,4 +1,5 @@
-//! Delivery policy: when a failed delivery is repeated, passed on, and given up.
+//! Delivery policy: when a failed delivery is repeated, fails over to another contact, and is given
+//! up.
 
 use std::time::Duration;
 

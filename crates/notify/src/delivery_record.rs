@@ -69,7 +69,7 @@ pub enum DeliveryRecord {
         /// Time of the next attempt.
         next_ns: i64,
         /// Whether the failover contact has the notification.
-        is_passed_on: bool,
+        has_failed_over: bool,
         /// Last error.
         note: String,
     },
@@ -165,7 +165,7 @@ impl DeliveryRecord {
                 attempts,
                 unknown_outcomes,
                 next_ns,
-                is_passed_on,
+                has_failed_over,
                 note,
             } => vec![
                 "progress".to_owned(),
@@ -173,7 +173,7 @@ impl DeliveryRecord {
                 attempts.to_string(),
                 unknown_outcomes.to_string(),
                 next_ns.to_string(),
-                flag(*is_passed_on),
+                flag(*has_failed_over),
                 encode_text(note),
             ],
             DeliveryRecord::Finished { contact, key, at_ns, verdict, message_id, note } => {
@@ -311,7 +311,7 @@ impl<'a> RecordWords<'a> {
                 attempts: self.number()?,
                 unknown_outcomes: self.number()?,
                 next_ns: self.number()?,
-                is_passed_on: self.flag()?,
+                has_failed_over: self.flag()?,
                 note: self.text()?,
             },
             "finished" => DeliveryRecord::Finished {

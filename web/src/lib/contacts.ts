@@ -49,7 +49,7 @@ interface PendingJson extends NotifiedJson {
   contact: string;
   due_ns: number;
   attempts: number;
-  is_passed_on: boolean;
+  has_failed_over: boolean;
 }
 
 /** Response of `/v1/contacts`. */
@@ -120,7 +120,7 @@ export function contactLines(contact: ContactJson, overview: ContactsJson): Cont
   const { name, failover, deliveries } = contact;
   const isOwn = (of: { contact: string }) => of.contact === name;
   const waiting = overview.pending.filter(isOwn).map((one): ContactLine => {
-    const passed = one.is_passed_on ? `, ${failover} has it, too` : "";
+    const passed = one.has_failed_over ? `, ${failover} has it, too` : "";
     const attempts = plural(one.attempts, "attempt");
     const due = formatTime(one.due_ns);
     return [`waits: ${describeNotified(one)}, since ${due}, ${attempts}${passed}`, one.note];

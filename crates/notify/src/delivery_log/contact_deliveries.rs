@@ -22,7 +22,7 @@ pub struct PendingNotification {
     /// Time of the next attempt.
     pub next_ns: i64,
     /// Whether the failover contact receives it, too.
-    pub is_passed_on: bool,
+    pub has_failed_over: bool,
     /// Error of the last attempt; may be empty.
     pub note: String,
 }

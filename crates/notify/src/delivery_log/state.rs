@@ -35,7 +35,7 @@ struct PendingDelivery {
     next_ns: i64,
     attempts: u32,
     unknown_outcomes: u32,
-    is_passed_on: bool,
+    has_failed_over: bool,
     /// The contact that received it instead, since the file was last written anew.
     failover: Option<String>,
     /// Begin of the attempt without an outcome, and whether it is idempotent.
@@ -98,7 +98,7 @@ impl DeliveryState {
                 delivery.next_ns = next_ns;
                 delivery.note.clone_from(&note);
                 if let Some((id, contact)) = failover {
-                    delivery.is_passed_on = true;
+                    delivery.has_failed_over = true;
                     delivery.failover = Some(contact.clone());
                     let notification = Arc::clone(&delivery.notification);
                     self.id_max = self.id_max.max(id);
@@ -115,12 +115,12 @@ impl DeliveryState {
                 attempts,
                 unknown_outcomes,
                 next_ns,
-                is_passed_on,
+                has_failed_over,
                 note,
             } => {
                 if let Some(delivery) = self.pending.get_mut(&id) {
                     (delivery.attempts, delivery.unknown_outcomes) = (attempts, unknown_outcomes);
-                    (delivery.next_ns, delivery.is_passed_on) = (next_ns, is_passed_on);
+                    (delivery.next_ns, delivery.has_failed_over) = (next_ns, has_failed_over);
                     delivery.note = note;
                 }
             }
@@ -147,7 +147,7 @@ impl DeliveryState {
             next_ns: at_ns,
             attempts: 0,
             unknown_outcomes: 0,
-            is_passed_on: false,
+            has_failed_over: false,
             failover: None,
             in_flight: None,
             note: String::new(),
@@ -263,7 +263,7 @@ impl DeliveryState {
             due_ns: delivery.due_ns,
             attempts: delivery.attempts,
             next_ns: delivery.next_ns,
-            is_passed_on: delivery.is_passed_on,
+            has_failed_over: delivery.has_failed_over,
             note: delivery.note.clone(),
         })
     }
@@ -388,7 +388,7 @@ impl DeliveryState {
             attempts: delivery.attempts,
             unknown_outcomes: delivery.unknown_outcomes,
             due_ns: delivery.due_ns,
-            is_passed_on: delivery.is_passed_on,
+            has_failed_over: delivery.has_failed_over,
         })
     }
 
@@ -451,7 +451,7 @@ impl PendingDelivery {
                 attempts: self.attempts - u32::from(self.in_flight.is_some()),
                 unknown_outcomes: self.unknown_outcomes,
                 next_ns: self.next_ns,
-                is_passed_on: self.is_passed_on,
+                has_failed_over: self.has_failed_over,
                 note: self.note.clone(),
             });
         }

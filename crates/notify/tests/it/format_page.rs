@@ -34,7 +34,7 @@ fn records() -> Vec<DeliveryRecord> {
             attempts: 2,
             unknown_outcomes: 1,
             next_ns: at_ns,
-            is_passed_on: false,
+            has_failed_over: false,
             note: "timed out".to_owned(),
         },
         DeliveryRecord::Attempt { id: 7, at_ns, is_idempotent: true },

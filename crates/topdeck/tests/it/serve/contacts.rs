@@ -58,7 +58,7 @@ fn a_contact_says_whether_it_is_reached_what_it_got_and_that_its_failover_steppe
     assert!(newest["latency_ns"].as_i64().is_some_and(|latency_ns| latency_ns >= 0));
     let waiting = &all["pending"][0];
     assert_eq!((&waiting["contact"], &waiting["alert"]), (&"pager".into(), &"Deep".into()));
-    assert_eq!(waiting["is_passed_on"], true, "{waiting:#}");
+    assert_eq!(waiting["has_failed_over"], true, "{waiting:#}");
     assert!(waiting["attempts"].as_u64() >= Some(1), "{waiting:#}");
     pager.set_answer(ReceiverAnswer::Accept);
     wait_until("it recovers", || contact(&server, 0)["state"] == "ok");
