@@ -30,7 +30,7 @@ test("budgets that are spent come first, the least left before the others", () =
     return { name, state, budget: { remaining } } as unknown as SloJson;
   };
   const slos = [
-    slo("good", "left", 0.9),
+    slo("good", "remaining", 0.9),
     slo("wide", "uncertain", 0.1),
     slo("worse", "spent", -0.1),
     slo("bad", "spent", -1.5),

@@ -241,7 +241,7 @@ mod tests {
         let answer = json!({"slos": [
             {"name": "search", "state": "unknown", "objective": 0.99, "period": "30 d",
              "budget": null, "computed_ns": null, "error": null, "alerts": {}},
-            {"name": "checkout", "state": "left", "objective": 0.999, "period": "30 d",
+            {"name": "checkout", "state": "remaining", "objective": 0.999, "period": "30 d",
              "budget": {"remaining": exact(0.7), "attained": exact(0.9997), "allowed": 1000.0,
                         "events": {"bad": exact(300.0), "total": 1e6}},
              "computed_ns": 1, "error": null, "alerts": {"firing": 1, "pending": 0}},
@@ -286,7 +286,7 @@ mod tests {
     fn report_has_gaps_corrections_and_windows() {
         let exact = |value: f64| json!({"lower": value, "estimate": value, "upper": value});
         let answer = json!({
-            "name": "checkout", "error": null, "state": "left", "objective": 0.999,
+            "name": "checkout", "error": null, "state": "remaining", "objective": 0.999,
             "period": "30 d", "threshold": "250 ms", "people": null,
             "budget": {"remaining": {"lower": 0.5, "estimate": 0.6, "upper": 0.7},
                        "attained": exact(0.9995), "allowed": 100.0, "missing_ns": 60_000_000_000_i64,

@@ -4,7 +4,7 @@ import { getJson } from "./api";
 import type { Bracket } from "./distribution";
 import { formatShare } from "./unit";
 
-export type BudgetState = "left" | "uncertain" | "spent" | "unknown";
+export type BudgetState = "remaining" | "uncertain" | "spent" | "unknown";
 
 export interface EventsJson {
   bad: Bracket;
@@ -177,7 +177,7 @@ export function formatObjective(share: number): string {
 
 /** What the state says. A word, not only a colour. */
 export const STATE_TEXTS: Readonly<Record<BudgetState, string>> = {
-  left: "budget left",
+  remaining: "budget left",
   uncertain: "uncertain",
   spent: "budget spent",
   unknown: "unknown",

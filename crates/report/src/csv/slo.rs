@@ -55,7 +55,7 @@ mod tests {
         let bracket =
             |lower: f64, upper: f64| json!({"lower": lower, "estimate": lower, "upper": upper});
         let slos = json!({"slos": [
-            {"name": "checkout", "state": "left", "objective": 0.999, "period": "30 d",
+            {"name": "checkout", "state": "remaining", "objective": 0.999, "period": "30 d",
              "threshold": "250 ms", "alerts": {"firing": 1}, "budget": {
                 "remaining": bracket(0.5, 0.6), "attained": bracket(0.9995, 0.9996),
                 "events": {"bad": bracket(4.0, 5.0), "total": 10000.0}, "allowed": 10.0,
@@ -73,7 +73,7 @@ mod tests {
         );
         assert_eq!(
             lines[1],
-            "checkout,left,0.999,30 d,250 ms,0.5,0.5,0.6,0.9995,0.9995,0.9996,4.0,4.0,5.0,10000.0,\
+            "checkout,remaining,0.999,30 d,250 ms,0.5,0.5,0.6,0.9995,0.9995,0.9996,4.0,4.0,5.0,10000.0,\
              10.0,60,1"
         );
         assert_eq!(lines[2], "search,unknown,0.99,30 d,,,,,,,,,,,,,,0");

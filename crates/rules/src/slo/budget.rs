@@ -13,8 +13,8 @@ const CURVE_START: f64 = 0.5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetStatus {
     /// A part of it is left.
-    Left,
-    /// Left or spent: the bucket around the threshold is too wide to tell.
+    Remaining,
+    /// Remaining or spent: the bucket around the threshold is too wide to tell.
     Uncertain,
     /// It is spent.
     Spent,
@@ -28,7 +28,7 @@ impl BudgetStatus {
         match remaining {
             Some(remaining) if remaining.upper < 0.0 => BudgetStatus::Spent,
             Some(_) if !is_current => BudgetStatus::Unknown,
-            Some(remaining) if remaining.lower >= 0.0 => BudgetStatus::Left,
+            Some(remaining) if remaining.lower >= 0.0 => BudgetStatus::Remaining,
             Some(_) => BudgetStatus::Uncertain,
             None => BudgetStatus::Unknown,
         }
@@ -37,7 +37,7 @@ impl BudgetStatus {
     /// Name.
     pub fn text(self) -> &'static str {
         match self {
-            BudgetStatus::Left => "left",
+            BudgetStatus::Remaining => "remaining",
             BudgetStatus::Uncertain => "uncertain",
             BudgetStatus::Spent => "spent",
             BudgetStatus::Unknown => "unknown",
@@ -115,7 +115,7 @@ mod tests {
     fn state_is_unknown_without_recent_events_unless_the_budget_is_spent() {
         let bracket = |lower, upper| Some(Bracket { lower, estimate: lower, upper });
         let text = |remaining, is_current| BudgetStatus::of(remaining, is_current).text();
-        assert_eq!(text(bracket(0.2, 0.3), true), "left");
+        assert_eq!(text(bracket(0.2, 0.3), true), "remaining");
         assert_eq!(text(bracket(-0.1, 0.3), true), "uncertain");
         assert_eq!(text(bracket(-2.0, -1.0), true), "spent");
         assert_eq!(text(bracket(0.2, 0.3), false), "unknown");

@@ -262,7 +262,7 @@ fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
         let slos = json(&run_ok(&demo.dir, &format!("slo {server} --json")));
         let states: Vec<&str> =
             slos["slos"].as_array().unwrap().iter().filter_map(|of| of["state"].as_str()).collect();
-        states == ["left", "left"]
+        states == ["remaining", "remaining"]
     });
     // New data arrive.
     let tailed = run_ok(&demo.dir, &format!("tail {server} --limit 1 request_duration"));

@@ -51,7 +51,7 @@ fn a_budget_that_burns_is_an_alert_and_another_threshold_changes_the_past() {
     assert_eq!(report["burn"][0]["is_burning"], true, "{report:#}");
     let other = slo(&server, "&threshold=2s&objective=95%25");
     assert_eq!(other["budget"]["remaining"]["estimate"], 1.0, "{other:#}");
-    assert_eq!((&other["state"], &other["objective"]), (&"left".into(), &0.95.into()));
+    assert_eq!((&other["state"], &other["objective"]), (&"remaining".into(), &0.95.into()));
     let is_firing = || {
         let alerts = server.get("/v1/alerts").json();
         let all = alerts["alerts"].as_array().expect("a list").clone();
