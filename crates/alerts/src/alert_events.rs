@@ -18,19 +18,19 @@ const CHANGES_MAX: usize = 16;
 
 /// Events after the change with a number; without one, the light.
 pub(crate) fn events(
-    board: &PublishedAlerts,
+    published: &PublishedAlerts,
     query: &RouteQuery,
     after: Option<u64>,
 ) -> Result<EventBatch, RouteError> {
     let filter = AlertFilter::read(query)?;
     // Before the state: a change in between makes the next wait end at once.
-    let revision = board.revision();
+    let revision = published.revision();
     let mut events = Vec::new();
     let mut has_more = false;
     let last_id = match after {
-        None => board.history().newest(),
+        None => published.history().newest(),
         Some(number) => {
-            let mut tail = board.history().after(number);
+            let mut tail = published.history().after(number);
             if let Some(last) = tail.entries.get(CHANGES_MAX - 1)
                 && tail.entries.len() > CHANGES_MAX
             {
@@ -55,7 +55,7 @@ pub(crate) fn events(
         // Of another state, so that the next wait ends at once.
         return Ok(EventBatch { events, last_id, revision: revision.wrapping_sub(1) });
     }
-    let (color, count) = light_parts(board.read().light());
+    let (color, count) = light_parts(published.read().light());
     let data = Object(vec![
         ("revision", integer(revision)),
         ("light", Text(color.to_owned())),
@@ -91,7 +91,7 @@ mod tests {
     use crate::silence_store::SilenceStore;
 
     /// Board with a history of some changes.
-    fn board(changes: usize) -> PublishedAlerts {
+    fn published(changes: usize) -> PublishedAlerts {
         let disk = SimDisk::new(1);
         let (process, data) = (Arc::new(disk.process()), Path::new("/data"));
         disk.process().create_dir(data).expect("a directory");
@@ -105,21 +105,24 @@ mod tests {
     }
 
     /// Names and ids of a batch, its last id, and whether the next one is due at once.
-    fn batch(board: &PublishedAlerts, after: Option<u64>) -> (Vec<(&'static str, u64)>, u64, bool) {
+    fn batch(
+        published: &PublishedAlerts,
+        after: Option<u64>,
+    ) -> (Vec<(&'static str, u64)>, u64, bool) {
         let query = RouteQuery::new(Vec::new());
-        let Ok(EventBatch { events, last_id, revision }) = events(board, &query, after) else {
+        let Ok(EventBatch { events, last_id, revision }) = events(published, &query, after) else {
             panic!("the query is valid")
         };
         let names = events.iter().map(|event| (event.name, event.id)).collect();
-        (names, last_id, revision != board.revision())
+        (names, last_id, revision != published.revision())
     }
 
     #[test]
     fn a_client_that_missed_many_changes_gets_them_in_batches() {
-        let board = board(40);
+        let published = published(40);
         let (mut after, mut ids, mut sizes) = (3, Vec::new(), Vec::new());
         loop {
-            let (events, last_id, is_due) = batch(&board, Some(after));
+            let (events, last_id, is_due) = batch(&published, Some(after));
             let changes = events.iter().filter(|(name, _)| *name == "transition");
             sizes.push(changes.clone().count());
             ids.extend(changes.map(|(_, id)| *id));
@@ -132,21 +135,21 @@ mod tests {
         }
         assert_eq!(sizes, [16, 16, 5]);
         assert_eq!(ids, (4..=40).collect::<Vec<_>>());
-        assert_eq!(batch(&board, Some(40)), (vec![("light", 40)], 40, false));
-        assert_eq!(batch(&board, None), (vec![("light", 40)], 40, false));
+        assert_eq!(batch(&published, Some(40)), (vec![("light", 40)], 40, false));
+        assert_eq!(batch(&published, None), (vec![("light", 40)], 40, false));
     }
 
     #[test]
     fn a_full_batch_without_more_changes_has_the_light() {
-        let (events, last_id, is_due) = batch(&board(16), Some(0));
+        let (events, last_id, is_due) = batch(&published(16), Some(0));
         assert_eq!((events.len(), last_id, is_due), (17, 16, false));
-        let (events, last_id, is_due) = batch(&board(17), Some(0));
+        let (events, last_id, is_due) = batch(&published(17), Some(0));
         assert_eq!((events.len(), last_id, is_due), (16, 16, true));
     }
 
     #[test]
     fn changes_that_are_not_kept_are_counted_before_the_first_batch() {
-        let (events, last_id, is_due) = batch(&board(1010), Some(2));
+        let (events, last_id, is_due) = batch(&published(1010), Some(2));
         assert_eq!((events[0], events[1], events.len()), (("lagged", 2), ("transition", 11), 17));
         assert_eq!((last_id, is_due), (26, true));
     }

@@ -55,14 +55,14 @@ pub(crate) static LIGHT: RouteSpec = RouteSpec {
 
 /// Waits for a change of alerts, if the request asks for it.
 pub(crate) fn wait(
-    board: &PublishedAlerts,
+    published: &PublishedAlerts,
     query: &RouteQuery,
 ) -> impl Future<Output = ()> + use<> {
     let seconds = query.integer("wait", 0, WAIT_MAX_S).unwrap_or(0);
-    let since = query.integer("since", board.revision(), u64::MAX);
+    let since = query.integer("since", published.revision(), u64::MAX);
     // The handler reports invalid parameters.
     let seconds = if since.is_ok() { seconds } else { 0 };
-    let change = board.changed_since(since.unwrap_or(0));
+    let change = published.changed_since(since.unwrap_or(0));
     async move {
         if seconds > 0 {
             // The time ends the wait, too.
@@ -77,7 +77,7 @@ pub(crate) fn light(state: &PublishedState) -> Json {
 }
 
 /// Response of `/v1/alerts`.
-pub(crate) fn alerts(board: &PublishedAlerts, query: &RouteQuery) -> Result<Json, RouteError> {
+pub(crate) fn alerts(published: &PublishedAlerts, query: &RouteQuery) -> Result<Json, RouteError> {
     query.integer("wait", 0, WAIT_MAX_S)?;
     query.integer("since", 0, u64::MAX)?;
     let filter = AlertFilter::read(query)?;
@@ -99,8 +99,8 @@ pub(crate) fn alerts(board: &PublishedAlerts, query: &RouteQuery) -> Result<Json
         }
     };
     // Before the state: a change in between makes the next request return at once.
-    let revision = board.revision();
-    let state = board.read();
+    let revision = published.revision();
+    let state = published.read();
     let silences = state.silences.active(state.now_ns);
     let own = state.active_alerts().filter(|active| is_selected_rule(&filter, *active));
     let own = own.map(|active| ListedAlert::of_rule(active, &silences));

@@ -141,12 +141,12 @@ impl PostableAlert {
 
 /// Receives alerts. Valid ones are stored even if others are not, as in Alertmanager.
 pub(crate) fn post_alerts(
-    board: &PublishedAlerts,
+    published: &PublishedAlerts,
     control: &WorkerControl,
     request: &WriteRequest,
 ) -> Result<Json, RouteError> {
     let posted: Vec<PostableAlert> = read_body(&request.body, EXAMPLE)?;
-    let now_ns = board.now_ns();
+    let now_ns = published.now_ns();
     let (mut valid, mut errors) = (Vec::new(), Vec::new());
     for (at, alert) in posted.into_iter().enumerate() {
         match alert.into_submitted(now_ns) {
@@ -154,14 +154,14 @@ pub(crate) fn post_alerts(
             Err(what) => errors.push(format!("alert {}: {what}", at + 1)),
         }
     }
-    let stored = board.received_alerts().put(valid, now_ns);
+    let stored = published.received_alerts().put(valid, now_ns);
     // Also after an error: some may be stored.
     control.wake();
     match stored {
-        Ok(true) => board.advance_revision(),
+        Ok(true) => published.advance_revision(),
         Ok(false) => {}
         Err(error @ (ReceivedAlertsError::Count | ReceivedAlertsError::Size)) => {
-            board.advance_revision();
+            published.advance_revision();
             return Err(RouteError::Limit(error.to_string()));
         }
         Err(error) => return Err(RouteError::Unavailable(error.to_string())),

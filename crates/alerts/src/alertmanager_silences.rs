@@ -137,9 +137,9 @@ pub(crate) fn delete_silence(
 }
 
 /// Response of `/api/v2/silence/{silenceID}`.
-pub(crate) fn silence(board: &PublishedAlerts, query: &RouteQuery) -> Result<Json, RouteError> {
-    let found = board.silence_store().find(query.get("silenceID").unwrap_or_default())?;
-    Ok(silence_json(&found, board.now_ns()))
+pub(crate) fn silence(published: &PublishedAlerts, query: &RouteQuery) -> Result<Json, RouteError> {
+    let found = published.silence_store().find(query.get("silenceID").unwrap_or_default())?;
+    Ok(silence_json(&found, published.now_ns()))
 }
 
 /// Response of `/api/v2/silences`.

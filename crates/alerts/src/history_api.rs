@@ -95,9 +95,9 @@ pub(crate) fn accepts(filter: &AlertFilter, entry: &HistoryEntry) -> bool {
 }
 
 /// Response of `/v1/alerts/history`.
-pub(crate) fn history(board: &PublishedAlerts, query: &RouteQuery) -> Result<Json, RouteError> {
-    let search = HistorySearch::read(query, board.now_ns())?;
-    let all = board.history().read().map_err(|cause| {
+pub(crate) fn history(published: &PublishedAlerts, query: &RouteQuery) -> Result<Json, RouteError> {
+    let search = HistorySearch::read(query, published.now_ns())?;
+    let all = published.history().read().map_err(|cause| {
         RouteError::Unavailable(format!("cannot read the history of alerts: {cause}"))
     })?;
     let mut found = all.iter().rev().filter(|entry| search.accepts(entry)).peekable();

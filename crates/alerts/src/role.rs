@@ -51,7 +51,7 @@ const AGENT_ERROR: &str = "an agent has no alerts; send the request to the remot
 /// Evaluation of rules, and notification of contacts.
 #[derive(Debug)]
 pub struct AlertsRole {
-    board: PublishedAlerts,
+    published: PublishedAlerts,
     control: Arc<WorkerControl>,
     notifier: NotifierHandle,
     slos: SloService,
@@ -116,17 +116,17 @@ impl AlertsRole {
     }
 
     fn series_watcher(&self, store: &Arc<Store>, context: &RoleContext) -> SeriesWatcher {
-        let (board, control) = (self.board.clone(), Arc::clone(&self.control));
+        let (published, control) = (self.published.clone(), Arc::clone(&self.control));
         let on_change = Box::new(move || {
             control.wake();
-            board.advance_revision();
+            published.advance_revision();
         });
         SeriesWatcher::new(WatcherDependencies {
             intake: Arc::clone(&context.intake),
             store: Arc::clone(store),
             control: Arc::clone(&self.watch),
             file: InventoryStore::new(Arc::new(OsDisk), &context.data),
-            alerts: SeriesChangeAlerts { received: self.board.shared_received(), on_change },
+            alerts: SeriesChangeAlerts { received: self.published.shared_received(), on_change },
             log: Arc::clone(&context.log),
         })
     }
@@ -229,18 +229,27 @@ impl Role for AlertsRole {
         let control = Arc::new(WorkerControl::default());
         let notifier = NotifierHandle::default();
         let mut lines = Vec::new();
-        let board = open_board(context, &control, &notifier, &mut lines);
-        register_metrics(intake.meter(), &board);
+        let published = open_published(context, &control, &notifier, &mut lines);
+        register_metrics(intake.meter(), &published);
         notifier_status::register_metrics(intake.meter(), &notifier);
-        let slos = SloService::new(intake, board.shared_silences());
+        let slos = SloService::new(intake, published.shared_silences());
         let watch = Arc::new(WatchControl::default());
         watch.register_metrics(intake.meter());
         let standby = StandbyControl::new(settings.primary()?);
         let (pictures, threads) = (picture_links(settings, context), Vec::new());
-        let mut role =
-            AlertsRole { board, control, notifier, slos, watch, standby, pictures, threads, lines };
+        let mut role = AlertsRole {
+            published,
+            control,
+            notifier,
+            slos,
+            watch,
+            standby,
+            pictures,
+            threads,
+            lines,
+        };
         let Some(store) = intake.write_target().store() else {
-            role.board.update(|state| state.is_agent = true);
+            role.published.update(|state| state.is_agent = true);
             return Ok(role);
         };
         let rules = RuleSet::load(settings)?;
@@ -262,12 +271,12 @@ impl Role for AlertsRole {
             intake: Arc::clone(intake),
             store: Arc::clone(store),
             states,
-            board: role.board.clone(),
+            published: role.published.clone(),
             control: Arc::clone(&role.control),
             notifier: role.notifier.clone(),
-            received: role.board.shared_received(),
-            silences: role.board.shared_silences(),
-            history: role.board.shared_history(),
+            received: role.published.shared_received(),
+            silences: role.published.shared_silences(),
+            history: role.published.shared_history(),
             arrivals: arrivals.clone(),
             log: Arc::clone(&context.log),
         };
@@ -278,7 +287,7 @@ impl Role for AlertsRole {
         let watcher = role.series_watcher(store, context);
         let log = &context.log;
         let unmatched =
-            UnmatchedRules::new(intake, store, &role.board, &role.slos, &role.control, log);
+            UnmatchedRules::new(intake, store, &role.published, &role.slos, &role.control, log);
         match role.spawn_threads(worker, watcher, unmatched, arrivals, context) {
             Ok(()) => Ok(role),
             Err(error) => {
@@ -334,13 +343,13 @@ impl Role for AlertsRole {
     }
 
     fn status(&self) -> Vec<StatusSection> {
-        let board = self.board.clone();
+        let published = self.published.clone();
         let notifier = self.notifier.clone();
         let standby = self.standby.clone();
         let notifications =
             move || notifier_status::status_json(notifier.status().as_ref(), standby.status_json());
         vec![
-            StatusSection::new("alerts", move || status_json(&board)),
+            StatusSection::new("alerts", move || status_json(&published)),
             StatusSection::new("notifications", notifications),
         ]
     }
@@ -358,19 +367,20 @@ impl Role for AlertsRole {
     }
 
     fn routes(&self) -> Vec<Route> {
-        let board = || self.board.clone();
-        let (list, waiting, light, rules, alerts) = (board(), board(), board(), board(), board());
-        let (silences, silence) = (board(), board());
-        let (events, following, history) = (board(), board(), board());
-        let started_ns = self.board.now_ns();
+        let published = || self.published.clone();
+        let (list, waiting, light, rules, alerts) =
+            (published(), published(), published(), published(), published());
+        let (silences, silence) = (published(), published());
+        let (events, following, history) = (published(), published(), published());
+        let started_ns = self.published.now_ns();
         let of_state =
             |spec, answer: fn(&PublishedState, &RouteQuery) -> Result<Json, RouteError>| {
-                let board = self.board.clone();
-                Route::new(spec, move |query| answer(&board.read(), query))
+                let published = self.published.clone();
+                Route::new(spec, move |query| answer(&published.read(), query))
             };
         let (notifier, told) = (self.notifier.clone(), self.notifier.clone());
-        let (changed, pictured, pictures) = (board(), board(), self.pictures.clone());
-        let (slos, slo) = ((self.slos.clone(), board()), (self.slos.clone(), board()));
+        let (changed, pictured, pictures) = (published(), published(), self.pictures.clone());
+        let (slos, slo) = ((self.slos.clone(), published()), (self.slos.clone(), published()));
         vec![
             Route::new(&alert_list::ALERTS, move |query| alert_list::alerts(&list, query))
                 .with_wait(move |query| alert_list::wait(&waiting, query))
@@ -418,38 +428,42 @@ impl Role for AlertsRole {
 
     fn write_routes(&self) -> Vec<WriteRoute> {
         let route = |spec, change: WriteFn| {
-            let (board, control) = (self.board.clone(), Arc::clone(&self.control));
+            let (published, control) = (self.published.clone(), Arc::clone(&self.control));
             let is_agent = self.threads.is_empty();
             WriteRoute::new(spec, move |request| match is_agent {
                 true => Err(RouteError::NotFound(AGENT_ERROR.to_owned())),
-                false => change(&board, &control, request),
+                false => change(&published, &control, request),
             })
         };
         vec![
-            route(&acknowledgement_api::ACKNOWLEDGE, |board, control, request| {
-                acknowledgement_api::acknowledge(control, request, board.now_ns())
+            route(&acknowledgement_api::ACKNOWLEDGE, |published, control, request| {
+                acknowledgement_api::acknowledge(control, request, published.now_ns())
             }),
             route(&acknowledgement_api::UNACKNOWLEDGE, |_, control, request| {
                 acknowledgement_api::unacknowledge(control, request)
             }),
-            route(&clearance_api::CLEAR, |board, control, request| {
-                clearance_api::clear(control, request, board.now_ns())
+            route(&clearance_api::CLEAR, |published, control, request| {
+                clearance_api::clear(control, request, published.now_ns())
             }),
-            route(&silence_api::CREATE_SILENCE, |board, _, request| {
-                silence_api::create(board.silence_store(), request, board.now_ns())
+            route(&silence_api::CREATE_SILENCE, |published, _, request| {
+                silence_api::create(published.silence_store(), request, published.now_ns())
             }),
-            route(&silence_api::EXPIRE_SILENCE, |board, _, request| {
-                silence_api::expire(board.silence_store(), request, board.now_ns())
+            route(&silence_api::EXPIRE_SILENCE, |published, _, request| {
+                silence_api::expire(published.silence_store(), request, published.now_ns())
             }),
             route(&alertmanager_api::POST_ALERTS, alertmanager_api::post_alerts),
-            route(&alertmanager_silences::POST_SILENCE, |board, _, request| {
-                alertmanager_silences::post_silence(board.silence_store(), request, board.now_ns())
-            }),
-            route(&alertmanager_silences::DELETE_SILENCE, |board, _, request| {
-                alertmanager_silences::delete_silence(
-                    board.silence_store(),
+            route(&alertmanager_silences::POST_SILENCE, |published, _, request| {
+                alertmanager_silences::post_silence(
+                    published.silence_store(),
                     request,
-                    board.now_ns(),
+                    published.now_ns(),
+                )
+            }),
+            route(&alertmanager_silences::DELETE_SILENCE, |published, _, request| {
+                alertmanager_silences::delete_silence(
+                    published.silence_store(),
+                    request,
+                    published.now_ns(),
                 )
             }),
         ]
@@ -460,7 +474,7 @@ impl Role for AlertsRole {
 type WriteFn = fn(&PublishedAlerts, &WorkerControl, &WriteRequest) -> Result<Json, RouteError>;
 
 /// Board with the stored silences and alerts from outside; damage is logged.
-fn open_board(
+fn open_published(
     context: &RoleContext,
     control: &Arc<WorkerControl>,
     notifier: &NotifierHandle,
@@ -516,30 +530,30 @@ fn log_problems(rules: &RuleSet, log: &LogFn) {
     }
 }
 
-fn register_metrics(meter: &Meter, board: &PublishedAlerts) {
+fn register_metrics(meter: &Meter, published: &PublishedAlerts) {
     for wanted in [AlertState::Pending, AlertState::Firing] {
-        let board = board.clone();
+        let published = published.clone();
         let labels = [("alertstate", wanted.text())];
         meter.gauge("topdeck_alerts", "Pending and firing alerts", &labels, move || {
-            let state = board.read();
+            let state = published.read();
             let own = state.active_alerts().filter(|active| active.alert.state == wanted).count();
             let received = state.firing_received().filter(|_| wanted == AlertState::Firing);
             (own + received.count()) as f64
         });
     }
     for wanted in [SilenceState::Active, SilenceState::Pending, SilenceState::Expired] {
-        let board = board.clone();
+        let published = published.clone();
         let labels = [("state", wanted.name())];
         meter.gauge("topdeck_silences", "Silences", &labels, move || {
-            let state = board.read();
+            let state = published.read();
             let silences = state.silences.silences().iter();
             silences.filter(|silence| silence.state(state.now_ns) == wanted).count() as f64
         });
     }
 }
 
-fn status_json(board: &PublishedAlerts) -> role::json::Json {
-    let state = board.read();
+fn status_json(published: &PublishedAlerts) -> role::json::Json {
+    let state = published.read();
     let count = |wanted| {
         let matching = state.active_alerts().filter(|active| active.alert.state == wanted);
         integer(matching.count() as u64)

@@ -75,7 +75,7 @@ pub(crate) struct RuleWorker {
     saved_at: Option<Instant>,
     save_error: Option<String>,
     dropped: EventCounter,
-    board: PublishedAlerts,
+    published: PublishedAlerts,
     control: Arc<WorkerControl>,
     notifier: NotifierHandle,
     submitted: SubmittedAlerts,
@@ -105,7 +105,7 @@ pub(crate) struct WorkerParts {
     pub(crate) intake: Arc<Intake>,
     pub(crate) store: Arc<Store>,
     pub(crate) states: StateFile,
-    pub(crate) board: PublishedAlerts,
+    pub(crate) published: PublishedAlerts,
     pub(crate) control: Arc<WorkerControl>,
     pub(crate) notifier: NotifierHandle,
     pub(crate) received: Arc<ReceivedAlerts>,
@@ -122,7 +122,7 @@ impl RuleWorker {
         loaded: ReloadedRules,
         snapshots: Vec<GroupSnapshot>,
     ) -> RuleWorker {
-        let WorkerParts { intake, store, states, board, control, notifier, .. } = parts;
+        let WorkerParts { intake, store, states, published, control, notifier, .. } = parts;
         let WorkerParts { received, silences, history, arrivals, log, .. } = parts;
         let dropped = intake.meter().counter(
             "topdeck_rule_samples_dropped_total",
@@ -142,7 +142,7 @@ impl RuleWorker {
             store,
             states,
             dropped,
-            board,
+            published,
             control,
             notifier,
             submitted: SubmittedAlerts::default(),
@@ -214,7 +214,7 @@ impl RuleWorker {
         let received = self.received.alerts();
         let received = received.iter().filter_map(|alert| SiteClearances::of_received(alert));
         let (found, now_ns) = (own.chain(received), self.intake.now());
-        self.board.update(|state| Arc::make_mut(&mut state.clearances).add(found, now_ns));
+        self.published.update(|state| Arc::make_mut(&mut state.clearances).add(found, now_ns));
     }
 
     fn schedule(&mut self, group: EvaluatedGroup) {
@@ -307,9 +307,9 @@ impl RuleWorker {
             .collect();
         let thresholds = self.groups[at].thresholds.clone();
         let report = Arc::new(GroupReport { group, duration, rule_durations, thresholds });
-        self.board.update(|state| state.groups[at] = Arc::clone(&report));
+        self.published.update(|state| state.groups[at] = Arc::clone(&report));
         if has_changed {
-            self.board.advance_revision();
+            self.published.advance_revision();
         }
         Some(report)
     }
@@ -412,7 +412,7 @@ impl RuleWorker {
     /// Publishes a group that changed without an evaluation.
     fn publish_group(&self, at: usize) {
         let group = self.groups[at].group.clone();
-        self.board.update(|state| {
+        self.published.update(|state| {
             let before = GroupReport::clone(&state.groups[at]);
             state.groups[at] = Arc::new(GroupReport { group, ..before });
         });
@@ -429,7 +429,7 @@ impl RuleWorker {
         };
         let groups = self.groups.iter().map(report).collect();
         let defaults = self.settings.group_defaults();
-        self.board.update(|state| {
+        self.published.update(|state| {
             state.defaults = defaults;
             state.groups = groups;
             state.problems = problems;
@@ -437,7 +437,7 @@ impl RuleWorker {
             state.unmatched_warnings = Arc::default();
             state.routes = Arc::new(RouteContext::new(&self.settings));
         });
-        self.board.advance_revision();
+        self.published.advance_revision();
     }
 }
 

@@ -99,7 +99,7 @@ impl From<SilenceStoreError> for RouteError {
 }
 
 /// Response of `/v1/silences`.
-pub(crate) fn list(board: &PublishedAlerts, query: &RouteQuery) -> Result<Json, RouteError> {
+pub(crate) fn list(published: &PublishedAlerts, query: &RouteQuery) -> Result<Json, RouteError> {
     let states = [SilenceState::Active, SilenceState::Pending, SilenceState::Expired];
     let wanted = match query.get("state") {
         None => None,
@@ -114,7 +114,7 @@ pub(crate) fn list(board: &PublishedAlerts, query: &RouteQuery) -> Result<Json, 
             }
         },
     };
-    let state = board.read();
+    let state = published.read();
     let mut found: Vec<&Silence> = state.silences.silences().iter().collect();
     found.retain(|one| wanted.is_none_or(|wanted| one.state(state.now_ns) == wanted));
     sort_silences(&mut found, state.now_ns);

@@ -47,10 +47,10 @@ pub(crate) static SLO: RouteSpec = RouteSpec {
 };
 
 /// Response of `/v1/slos`.
-pub(crate) fn slos(service: &SloService, board: &PublishedAlerts) -> Json {
+pub(crate) fn slos(service: &SloService, published: &PublishedAlerts) -> Json {
     let mut all = service.all();
     all.sort_by(by_budget_left);
-    let alerts = board.read();
+    let alerts = published.read();
     let now_ns = service.now();
     let slo = |status: &SloStatus| {
         let corrected = service.corrected(&status.slo, now_ns, now_ns);
@@ -75,7 +75,7 @@ fn by_budget_left(a: &SloStatus, b: &SloStatus) -> Ordering {
 /// Response of `/v1/slo`.
 pub(crate) fn slo(
     service: &SloService,
-    board: &PublishedAlerts,
+    published: &PublishedAlerts,
     query: &RouteQuery,
     context: &dyn QueryContext,
 ) -> Result<Json, RouteError> {
@@ -104,7 +104,7 @@ pub(crate) fn slo(
     let slo = corrected.slo.with(threshold, objective);
     let corrected = CorrectedSlo { slo: slo.clone(), ..corrected };
     let report = service.report(&slo, range, context);
-    let alerts = board.read();
+    let alerts = published.read();
     let mut fields = vec![
         ("schema", integer(1)),
         ("from_ns", Integer(range.from_ns.into())),

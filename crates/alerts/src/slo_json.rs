@@ -166,9 +166,9 @@ fn burn_json(burn: &BurnState) -> Json {
 }
 
 /// Numbers of the SLO's alerts.
-fn alerts_json(name: &str, board: &PublishedState) -> Json {
+fn alerts_json(name: &str, published: &PublishedState) -> Json {
     let own = || {
-        let active = board.active_alerts();
+        let active = published.active_alerts();
         active.filter(|active| active.report.group.file() == rules::slo::SLO_ALERT_FILE)
     };
     let count = |matches: fn(&rules::Alert) -> bool| {

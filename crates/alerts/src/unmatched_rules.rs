@@ -34,7 +34,7 @@ const WARNINGS_MAX: usize = 1000;
 pub(crate) struct UnmatchedRules {
     intake: Arc<Intake>,
     store: Arc<Store>,
-    board: PublishedAlerts,
+    published: PublishedAlerts,
     slos: SloService,
     control: Arc<WorkerControl>,
     log: LogFn,
@@ -44,7 +44,7 @@ impl UnmatchedRules {
     pub(crate) fn new(
         intake: &Arc<Intake>,
         store: &Arc<Store>,
-        board: &PublishedAlerts,
+        published: &PublishedAlerts,
         slos: &SloService,
         control: &Arc<WorkerControl>,
         log: &LogFn,
@@ -52,7 +52,7 @@ impl UnmatchedRules {
         UnmatchedRules {
             intake: Arc::clone(intake),
             store: Arc::clone(store),
-            board: board.clone(),
+            published: published.clone(),
             slos: slos.clone(),
             control: Arc::clone(control),
             log: Arc::clone(log),
@@ -63,7 +63,7 @@ impl UnmatchedRules {
     pub(crate) fn run(&self) {
         let mut searched: Option<(u64, Instant)> = None;
         while !self.control.is_stopping() {
-            let version = self.board.read().rules_version;
+            let version = self.published.read().rules_version;
             let is_due =
                 searched.is_none_or(|(seen, until)| seen != version || Instant::now() >= until);
             if is_due {
@@ -87,7 +87,7 @@ impl UnmatchedRules {
     /// Looks at all rules of files. Returns the number of warnings.
     fn search(&self) -> store::Result<usize> {
         let view = self.store.view()?;
-        let state = self.board.read();
+        let state = self.published.read();
         let now_ns = self.intake.now();
         let range = now_ns.saturating_sub(RANGE_NS)..now_ns;
         let settings = Settings::default();
@@ -130,14 +130,14 @@ impl UnmatchedRules {
         }
         let count = warnings.len();
         let is_changed = *state.unmatched_warnings != warnings;
-        self.board.update(|current| {
+        self.published.update(|current| {
             // Other rules were loaded in between.
             if current.rules_version == state.rules_version {
                 current.unmatched_warnings = Arc::new(warnings);
             }
         });
         if is_changed {
-            self.board.advance_revision();
+            self.published.advance_revision();
         }
         Ok(count)
     }

@@ -61,14 +61,14 @@ impl RuleWorker {
         let is_stored = changed.is_ok();
         let clearances = own.clearances.into_iter();
         let clearances = clearances.chain(received.clearances.into_iter().filter(|_| is_stored));
-        self.board.update(|state| {
+        self.published.update(|state| {
             Arc::make_mut(&mut state.clearances).add(clearances, now_ns);
         });
         if matches!(changed, Ok(true)) {
             self.record_received();
             self.submit_received();
         }
-        self.board.advance_revision();
+        self.published.advance_revision();
         if let Err(error) = changed {
             let (changed, unchanged) = (own.fingerprints, received.fingerprints);
             let what = partial_change(&error.to_string(), changed, unchanged);

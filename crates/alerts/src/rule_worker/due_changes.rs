@@ -41,7 +41,7 @@ impl RuleWorker {
             is_changed = true;
         }
         if is_changed {
-            self.board.advance_revision();
+            self.published.advance_revision();
         }
     }
 

@@ -72,7 +72,7 @@ impl RuleWorker {
         if !entries.is_empty() {
             self.append_history(entries);
             // Clients that follow the history wait for it.
-            self.board.advance_revision();
+            self.published.advance_revision();
         }
     }
 

@@ -101,7 +101,7 @@ impl RuleWorker {
         let has_changed = !before.is_empty();
         let is_stored = self.store_changed_groups(before).is_ok();
         if has_changed && is_stored {
-            self.board.advance_revision();
+            self.published.advance_revision();
         }
         is_stored
     }
@@ -121,7 +121,7 @@ impl RuleWorker {
             Ok(_) => {
                 self.record_received();
                 self.submit_received();
-                self.board.advance_revision();
+                self.published.advance_revision();
                 true
             }
             Err(error) => {

@@ -41,7 +41,7 @@ impl RuleWorker {
             now_ns,
             draws_pictures: self.notifier.shows_pictures(),
         };
-        let routes = self.board.routes();
+        let routes = self.published.routes();
         for ScheduledGroup { group, .. } in &self.groups[groups] {
             let mut reader = EvidenceReader::new(sources, &mut self.evidence_budgets, group);
             let mut evidence = |rule: usize, alert: &Alert| reader.evidence(rule, alert);
