@@ -361,12 +361,12 @@ impl ExpositionParser {
                     continue;
                 }
             };
-            let is_moment = kinds.get(&series.metric) == Some(&MetricType::GaugeHistogram);
+            let is_gauge = kinds.get(&series.metric) == Some(&MetricType::GaugeHistogram);
             let unit = units
                 .get(&series.metric)
                 .cloned()
                 .or_else(|| Unit::from_metric_name(&series.metric));
-            let created = series.created.filter(|_| !is_moment);
+            let created = series.created.filter(|_| !is_gauge);
             let (start, end) = convention::cumulative_range(created, series.time);
             let sample = DecodedSample {
                 metric: series.metric,
@@ -374,7 +374,7 @@ impl ExpositionParser {
                 unit,
                 start,
                 end,
-                temporality: if is_moment {
+                temporality: if is_gauge {
                     SampleTemporality::Delta
                 } else {
                     SampleTemporality::Cumulative
