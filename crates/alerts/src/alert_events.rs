@@ -90,7 +90,7 @@ mod tests {
     use crate::received_alerts::ReceivedAlerts;
     use crate::silence_store::SilenceStore;
 
-    /// Board with a history of some changes.
+    /// Published state with a history of some changes.
     fn published(changes: usize) -> PublishedAlerts {
         let disk = SimDisk::new(1);
         let (process, data) = (Arc::new(disk.process()), Path::new("/data"));

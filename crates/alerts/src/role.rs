@@ -473,7 +473,7 @@ impl Role for AlertsRole {
 /// Handles a request that changes something.
 type WriteFn = fn(&PublishedAlerts, &WorkerControl, &WriteRequest) -> Result<Json, RouteError>;
 
-/// Board with the stored silences and alerts from outside; damage is logged.
+/// Published state with the stored silences and alerts from outside; damage is logged.
 fn open_published(
     context: &RoleContext,
     control: &Arc<WorkerControl>,

@@ -66,6 +66,7 @@ pub(crate) struct RuleWorker {
     intake: Arc<Intake>,
     store: Arc<Store>,
     settings: AlertTables,
+    /// Labels whose values are users, of the SLOs.
     user_labels: UserLabels,
     groups: Vec<ScheduledGroup>,
     /// States of groups that are gone, whose series are to be marked stale.
@@ -79,6 +80,7 @@ pub(crate) struct RuleWorker {
     control: Arc<WorkerControl>,
     notifier: NotifierHandle,
     submitted: SubmittedAlerts,
+    /// Time that may be spent on the evidence of notifications: impact and picture.
     evidence_budgets: EvidenceBudgets,
     submit_error: Option<String>,
     submitted_ends: SubmittedEnds,
@@ -90,11 +92,13 @@ pub(crate) struct RuleWorker {
     submitted_version: Option<u64>,
     /// Whether the acknowledgements of a former primary site are removed.
     has_forgotten_primary: bool,
+    /// Alerts that were ended by hand at the primary site.
     mirrored_clearances: MirroredClearances,
     history_writer: HistoryWriter,
     silences: Arc<SilenceStore>,
     /// Ids of those that were active when the worker last looked.
     active_silences: Vec<String>,
+    /// Which rules read the series of which rows have arrived in the store.
     arrivals: ArrivalIndex,
     arrival_times: ArrivalSchedule,
     log: LogFn,

@@ -1,7 +1,10 @@
 //! Notifications of alerts: contacts, message texts, and the durable log of deliveries.
 //!
 //! A [`Notification`] says what happened to an alert; `message.rs` renders it. A [`Contact`] sends
-//! it to one receiver; kinds of contacts are files of `contacts/`, listed in `contacts.rs`. The
+//! it to one receiver, a service such as a mail server; kinds of contacts are files of `contacts/`,
+//! listed in `contacts.rs`. In routes, a receiver is the name of a contact, a rotation or an
+//! escalation, as in Alertmanager. A site is one of two servers that evaluate the same rules: the
+//! primary, or the standby, which delivers while the primary does not answer. The
 //! [`DeliveryLog`] decides what is sent when, and survives crashes. The [`Notifier`] joins them: it
 //! routes alerts and delivers to all contacts. Time comes in as an argument, in nanoseconds since
 //! the Unix epoch.

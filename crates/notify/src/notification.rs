@@ -40,13 +40,13 @@ impl fmt::Display for NotificationKey {
 /// State of the alert that is notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotifiedState {
-    /// The criterion is violated.
+    /// The condition holds.
     Firing,
     /// Data are missing or the query fails; the alert keeps its severity and is not resolved.
     Unknown,
     /// Somebody acknowledged it.
     Acknowledged,
-    /// The criterion holds again.
+    /// The condition no longer holds.
     Resolved,
 }
 
@@ -111,7 +111,7 @@ pub struct Notification {
     pub since_ns: i64,
     /// Time of this state change.
     pub at_ns: i64,
-    /// The violated criterion in words: "p99 of checkout latency above 250 ms for 5 min".
+    /// The criterion that holds, in words: "p99 of checkout latency above 250 ms for 5 min".
     pub criterion: String,
     /// Number of requests and users affected.
     pub impact: AlertImpact,
@@ -132,7 +132,7 @@ pub struct Notification {
 }
 
 impl Notification {
-    /// Whether the alert is violated or may be, and nobody takes care of it.
+    /// Whether the condition holds or may hold, and nobody takes care of it.
     pub(crate) fn needs_attention(&self) -> bool {
         matches!(self.state, NotifiedState::Firing | NotifiedState::Unknown)
     }

@@ -1,5 +1,8 @@
 //! Metric cells in shared memory and their memory ordering.
 //!
+//! The small cells of a metric have a fixed size; its large cells, buckets or slots, are at another
+//! place of the lane (`layout.rs`), so that memory is reserved only for those that a thread uses.
+//!
 //! In a thread's own lane an addition is a plain load and store: no other thread writes there. On
 //! x86-64 it is one instruction, `add [memory], register`. In the shared lane additions are atomic
 //! (`lock` prefix).

@@ -138,6 +138,7 @@ fn series_kind(what: SampleKind, family: FamilyType, name: &str) -> SeriesKind {
             SeriesKind::Counter(Temporality::Cumulative)
         }
         SampleKind::Histograms => SeriesKind::Histogram(Temporality::Cumulative),
+        // Of one instant, like a gauge: its interval is empty. It adds up with no other histogram.
         SampleKind::GaugeHistograms => SeriesKind::Histogram(Temporality::Delta),
     }
 }
