@@ -42,9 +42,9 @@ pub const HEADER_FIELDS: [Field; 7] = [
 pub const BUFFER_FIELDS: [Field; 7] = [
     ("before", 0, 8),
     ("after", 8, 8),
-    ("taken_at", 16, 8),
+    ("collected_at", 16, 8),
     ("unix_time", 24, 8),
-    ("how", 32, 4),
+    ("method", 32, 4),
     ("count", 36, 4),
     ("reserved", 40, 24),
 ];
@@ -172,19 +172,12 @@ impl TableBufferHeader {
         collection: &CollectionInfo,
         count: u32,
     ) -> TableBufferHeader {
-        let how = match collection.method {
+        let method = match collection.method {
             CollectionMethod::Bpf => 1,
             CollectionMethod::Procfs => 2,
         };
         let (at_ns, unix_ns) = (collection.started_ns, collection.unix_ns);
-        TableBufferHeader {
-            before: generation,
-            after: generation,
-            at_ns,
-            unix_ns,
-            method: how,
-            count,
-        }
+        TableBufferHeader { before: generation, after: generation, at_ns, unix_ns, method, count }
     }
 
     pub(super) fn encode(&self) -> [u8; BUFFER_HEAD_BYTES] {
@@ -215,7 +208,7 @@ impl TableBufferHeader {
         match self.method {
             1 => Ok(CollectionMethod::Bpf),
             2 => Ok(CollectionMethod::Procfs),
-            other => Err(Error::Damaged { field: "how", found: other.into() }),
+            other => Err(Error::Damaged { field: "method", found: other.into() }),
         }
     }
 }
@@ -333,9 +326,9 @@ mod tests {
         for (name, expected) in [
             ("before", 1),
             ("after", 1),
-            ("taken_at", 2),
+            ("collected_at", 2),
             ("unix_time", 3),
-            ("how", 2),
+            ("method", 2),
             ("count", 4),
         ] {
             check(&bytes, &BUFFER_FIELDS, name, expected);

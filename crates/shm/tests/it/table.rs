@@ -140,7 +140,7 @@ pub(crate) fn two_rows() -> Vec<u8> {
     ] {
         put(&HEADER_FIELDS, 0, name, value);
     }
-    for (name, value) in [("before", 1), ("after", 1), ("how", 1), ("count", 2)] {
+    for (name, value) in [("before", 1), ("after", 1), ("method", 1), ("count", 2)] {
         put(&BUFFER_FIELDS, base, name, value);
     }
     bytes
