@@ -135,12 +135,12 @@ fn ledger_counts(ledger: &Ledger, id: Option<u64>) -> ProducerCounts {
 impl AuditInputs {
     pub(crate) fn reconcile(self) -> Audit {
         let mut ids: Vec<Option<u64>> = self.ledger.entries().keys().copied().map(Some).collect();
-        let strangers = self.sources.keys().filter(|id| !self.ledger.entries().contains_key(id));
-        ids.extend(strangers.copied().map(Some));
+        let unlisted = self.sources.keys().filter(|id| !self.ledger.entries().contains_key(id));
+        ids.extend(unlisted.copied().map(Some));
         ids.push(None);
         let mut producers: Vec<ProducerAudit> =
             ids.into_iter().map(|id| self.producer_audit(id)).collect();
-        producers.retain(|account| account.id.is_some() || account.has_data());
+        producers.retain(|producer| producer.id.is_some() || producer.has_data());
         producers
             .sort_by(|a, b| (a.id.is_none(), &a.name, a.id).cmp(&(b.id.is_none(), &b.name, b.id)));
         Audit {
@@ -158,12 +158,12 @@ impl AuditInputs {
             Some((name, source)) => (name.clone(), Some(source.clone())),
             None => (entry.name.clone(), None),
         };
-        let mut lines = vec![self.journal_stage(id, &entry)];
-        lines.extend(self.store.as_ref().map(|fed| self.store_stage(id, &entry, fed)));
-        lines.extend(
-            self.stages.iter().map(|(stage, book)| self.remote_stage(id, &entry, stage, book)),
-        );
-        ProducerAudit { id, name, source, losses: entry.losses, stages: lines }
+        let mut stages = vec![self.journal_stage(id, &entry)];
+        let store = self.store.as_ref();
+        stages.extend(store.map(|progress| self.store_stage(id, &entry, progress)));
+        let remotes = self.stages.iter();
+        stages.extend(remotes.map(|(name, ledger)| self.remote_stage(id, &entry, name, ledger)));
+        ProducerAudit { id, name, source, losses: entry.losses, stages }
     }
 
     fn journal_stage(&self, id: Option<u64>, entry: &LedgerEntry) -> StageAudit {
@@ -173,7 +173,7 @@ impl AuditInputs {
         let stored = entry.counts;
         let missing = i128::from(received.records()) - i128::from(stored.records());
         let behind = self.end.saturating_sub(self.ledger.position());
-        let (is_explained, reason) = match u64::try_from(missing) {
+        let (is_reconciled, reason) = match u64::try_from(missing) {
             Ok(0) => (true, "all accepted batches are in the journal".to_owned()),
             Ok(n) if n <= behind => (true, format!("{} wait for the disk", batches(n))),
             Ok(n) => {
@@ -195,7 +195,7 @@ impl AuditInputs {
             losses: Vec::new(),
             discrepancy: difference,
             unknown_batches: 0,
-            is_reconciled: is_explained,
+            is_reconciled,
             reason,
         }
     }
@@ -305,8 +305,9 @@ impl AuditInputs {
         stage: &str,
         ledger: &Ledger,
     ) -> StageAudit {
-        let theirs = find_entry(ledger, id).cloned().unwrap_or_default();
-        let stored = theirs.counts;
+        let remote = find_entry(ledger, id).cloned().unwrap_or_default();
+        let stored = remote.counts;
+        // Whether the remote has counted from the same position on as the journal.
         let is_whole = ledger.first() == self.ledger.first();
         let received = if is_whole { entry.counts } else { stored };
         let missing = i128::from(received.records()) - i128::from(stored.records());
@@ -314,7 +315,7 @@ impl AuditInputs {
         let newly_missing = stored.missing.saturating_sub(received.missing);
         let others = |ledger: &Ledger| i128::from(ledger.unattributed().counts.missing);
         let unattributed = others(ledger) - others(&self.ledger);
-        let (is_explained, reason) = match missing {
+        let (is_reconciled, reason) = match missing {
             _ if !is_whole => (
                 true,
                 format!(
@@ -349,7 +350,7 @@ impl AuditInputs {
             n => (false, format!("{n} batches missing at the remote: bug in topdeck")),
         };
         let difference = i128::from(received.values) - i128::from(stored.values);
-        let (stage, lost) = (stage.to_owned(), theirs.losses);
+        let (stage, lost) = (stage.to_owned(), remote.losses);
         // The remote's own ledger has the values: the discrepancy is known independently of losses.
         let (acknowledged, unknown_batches) = (stored, 0);
         StageAudit {
@@ -360,7 +361,7 @@ impl AuditInputs {
             losses: lost,
             discrepancy: difference,
             unknown_batches,
-            is_reconciled: is_explained,
+            is_reconciled,
             reason,
         }
     }
@@ -422,13 +423,14 @@ impl StoreLosses {
 impl ProducerAudit {
     fn has_data(&self) -> bool {
         !self.losses.is_empty()
-            || self.stages.iter().any(|line| {
-                line.received.records() > 0 || line.stored.records() > 0 || !line.losses.is_empty()
+            || self.stages.iter().any(|stage| {
+                let counts = [stage.received, stage.stored];
+                counts.iter().any(|of| of.records() > 0) || !stage.losses.is_empty()
             })
     }
 
     /// Whether every discrepancy is zero or has a known reason.
     pub fn is_reconciled(&self) -> bool {
-        self.stages.iter().all(|line| line.is_reconciled)
+        self.stages.iter().all(|stage| stage.is_reconciled)
     }
 }

@@ -79,9 +79,9 @@ pub(crate) struct DropCounts([DropCount; DropReason::ALL.len()]);
 struct DropCount {
     /// Values as sent.
     values: u64,
-    /// Values that the producer's ledger already counts as received, and the number of samples they
-    /// count for.
+    /// Those of `values` that the producer's ledger already counts as received.
     reported: u64,
+    /// Number of samples that the reported values stand for.
     weight: u64,
 }
 
@@ -181,10 +181,10 @@ impl ListenerCounters {
     pub(crate) fn count_drops(&self, lost: &DropCounts) {
         for (reason, n) in lost.iter() {
             self.dropped[reason as usize].add(n);
-            let DropCount { values, reported: booked, weight } = lost.0[reason as usize];
-            self.producer.add_received(values - booked);
-            self.producer
-                .add_dropped((values - booked).saturating_add(weight), reason.description());
+            let DropCount { values, reported, weight } = lost.0[reason as usize];
+            let unreported = values - reported;
+            self.producer.add_received(unreported);
+            self.producer.add_dropped(unreported.saturating_add(weight), reason.description());
         }
     }
 }
