@@ -35,7 +35,7 @@ const MAGIC: [u8; 8] = *b"tdexempl";
 const VERSION: u32 = 2;
 /// The oldest version read.
 const VERSION_OLDEST: u32 = 1;
-/// Size of a block: damage of its exemplars costs one.
+/// Size from which a block is complete: damage costs the exemplars of its block only.
 const BLOCK_BYTES: usize = 256 << 10;
 /// A file of another program or of a larger budget is not read beyond this size.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -120,9 +120,9 @@ fn decode(bytes: &[u8], reservoir: &mut Reservoir, now: i64) -> Result<(), Strin
     }
     if version == VERSION {
         let complete = i64::from_le_bytes(reader.array("time").map_err(text)?);
-        let head = bytes.get(..reader.offset()).unwrap_or_default();
-        if reader.u32("checksum").map_err(text)? != crc32c::crc32c(head) {
-            return Err("the head is damaged".to_owned());
+        let header = bytes.get(..reader.offset()).unwrap_or_default();
+        if reader.u32("checksum").map_err(text)? != crc32c::crc32c(header) {
+            return Err("the header is damaged".to_owned());
         }
         reservoir.set_incomplete_before(complete);
     }
@@ -215,7 +215,7 @@ mod tests {
         check(&bytes[..bytes.len() - 1], "block at byte", 1);
         let mut flipped = bytes.clone();
         flipped[12] ^= 1;
-        check(&flipped, "the head is damaged", 0);
+        check(&flipped, "the header is damaged", 0);
         // Version 1 has no time.
         let first = [&bytes[..8], &1_u32.to_le_bytes(), &bytes[24..]].concat();
         file.replace(&first).unwrap();
