@@ -4,12 +4,16 @@
 //! `*` are any one segment, and `{...*}` at the end any number of them. Without a rule, segments
 //! that look like an identifier are replaced:
 //!
+//! | segment, or its part between `-_.~,;:=` | template |
+//! |---|---|
+//! | digits | `{n}` |
+//! | 8 or more hexadecimal digits with a decimal digit | `{hex}` |
+//!
 //! | segment | template |
 //! |---|---|
-//! | digits, also between `-_.~,;:=` | `{n}` |
 //! | UUID, or 32 hexadecimal digits | `{uuid}` |
-//! | 8 or more hexadecimal digits with a decimal digit | `{hex}` |
-//! | 20 or more characters with a decimal digit, 64 or more characters, `@` or `%40` | `{token}` |
+//! | a part of 20 or more characters, and a decimal digit anywhere | `{token}` |
+//! | 64 or more characters, `@` or `%40` | `{token}` |
 
 /// Segments of a path beyond this number are `{rest*}`.
 const SEGMENTS_MAX: usize = 32;
