@@ -15,8 +15,8 @@ const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b':').remove(b',');
 
 /// The series of an alert around its begin: the view Explore, with the threshold of a criterion; of
-/// a formula, which has no series, or of a long expression, the view Alerts. `None` if nobody said
-/// where the page is.
+/// a formula, which has no series, or of a long expression, the view Alerts. `None` if
+/// `external_url` is not set.
 pub(crate) fn alert_link(external_url: &str, rule: &Rule, alert: &Alert) -> Option<String> {
     if external_url.is_empty() {
         return None;

@@ -1,6 +1,7 @@
 //! The thread that reads the journal and notes which series got rows.
 //!
-//! It is an anonymous reader: it pins no records. What it missed is evaluated on schedule.
+//! It is a reader without a checkpoint, for which the journal retains no records. Rules that read
+//! what it missed are evaluated on schedule.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Clearances: alerts that somebody ended by hand (ITU-T X.733: manual clear) at the primary site
-//! end at a standby, too, so that it does not send them when the primary falls silent. A site is one
-//! of two servers that evaluate the same rules.
+//! end at a standby, too, so that it does not send them when the primary falls silent. A site is
+//! one of two servers that evaluate the same rules.
 //!
 //! The primary lists the clearances of the last 15 minutes in each response, with its time: clocks
 //! may differ. A standby makes each one once, since an alert that begins anew is another one.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use client::{ProgressLine, bar_text};
 
-/// Period of the rate: batches that the target has pass faster than those that are stored.
+/// Period of the rate: it is higher while the target already has the batches, which are not sent.
 const RATE_PERIOD: Duration = Duration::from_secs(15);
 
 /// Progress over bytes.

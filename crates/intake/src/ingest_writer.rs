@@ -34,8 +34,8 @@ pub struct IngestWriter {
     bytes_max: usize,
     pub(crate) is_too_large: bool,
     pub(crate) exemplars: Arc<ExemplarIntake>,
-    /// Whether a truncation of the last exemplar is to be counted: it was taken, and is not counted
-    /// as truncated yet.
+    /// Whether a truncation of the last exemplar is to be counted: it was accepted, and is not
+    /// counted as truncated yet.
     counts_truncation: bool,
     /// Measurements: the count of a histogram, 1 for a number or text.
     pub(crate) values: u64,

@@ -12,7 +12,7 @@ use journal::log::LogLevel;
 use crate::meter::Meter;
 use crate::producer::Producer;
 
-/// Time without rejected input after which a source is well again.
+/// Time without rejected input after which a source is healthy again.
 const QUIET_NS: i64 = 5 * 60 * 1_000_000_000;
 /// Maximum length of the text of a problem, in characters.
 const TEXT_CHARS_MAX: usize = 500;
@@ -49,7 +49,7 @@ pub(crate) struct RejectedInputs {
 struct RejectedSource {
     name: String,
     problem: SourceProblem,
-    /// Input rejected since the source was well; `None` if it is well.
+    /// Input rejected since the source was healthy; `None` if it is healthy.
     rejected: Option<RejectedCounts>,
 }
 
@@ -75,7 +75,7 @@ impl RejectedInputs {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts rejected input. Returns a log line if the source was well before.
+    /// Counts rejected input. Returns a log line if the source was healthy before.
     pub(crate) fn add(
         &self,
         producer: &Producer,
@@ -120,7 +120,7 @@ impl RejectedInputs {
         is_new.then(|| (LogLevel::Warn, line()))
     }
 
-    /// Log lines of the sources that are well again.
+    /// Log lines of the sources that are healthy again.
     pub(crate) fn check(&self, now: i64) -> Vec<(LogLevel, String)> {
         let mut lines = Vec::new();
         for source in self.lock().values_mut() {

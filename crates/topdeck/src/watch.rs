@@ -63,7 +63,7 @@ fn watch_interval(text: &str) -> Result<u64, String> {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut process = find_process(&options.process, MatchPreference::Running)?;
-    let alarm = ProcessWaiter::new(&process)?;
+    let waiter = ProcessWaiter::new(&process)?;
     let patterns = MetricPatterns::new(&options.metrics);
     let start_ns = clock::now();
     let (mut before, mut before_ns) = (process.attached.metrics()?, start_ns);
@@ -73,7 +73,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let (mut summary, mut next) = (WatchSummary::default(), 1);
     let reason = loop {
         let woken =
-            alarm.wait_until(start_ns.saturating_add(options.interval.saturating_mul(next)))?;
+            waiter.wait_until(start_ns.saturating_add(options.interval.saturating_mul(next)))?;
         if woken == WakeReason::Interrupted {
             break "interrupted".to_owned();
         }

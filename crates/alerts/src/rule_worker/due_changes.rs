@@ -85,7 +85,8 @@ impl RuleWorker {
         self.log_received_error(error);
     }
 
-    /// Stores ends of alerts from outside that only moved.
+    /// Stores alerts from outside of which only the end is another one: each repetition of an alert
+    /// that fires puts it off.
     pub(super) fn save_received(&mut self) {
         self.received_saved_at = Some(Instant::now());
         if let Err(error) = self.received.write_all() {

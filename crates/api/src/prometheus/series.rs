@@ -53,8 +53,8 @@ enum BucketList {
 }
 
 /// Calls `each` for the series of all selectors, also those that are found only under the names of
-/// Prometheus; without selectors, for all series, and those of OpenTelemetry, and
-/// those in ns, us or ms, under all their names.
+/// Prometheus. Without selectors: for all series; one that has other names in Prometheus
+/// (OpenTelemetry's, and those in ns, us or ms) again under each of them.
 fn for_each_named_series(
     view: &ReadView,
     selectors: &[Selector],
@@ -80,9 +80,10 @@ fn for_each_named_series(
     Ok(())
 }
 
-/// Calls `each` for series that have all values of a label, under all their names: one series of
-/// each metric for its name, unit and kind; else, of metrics that have other names besides, all
-/// series under these. `each_value` gets the other values.
+/// Finds all values of a label. Those of the name, unit and kind are the same for all series of a
+/// metric: `each` gets one series of each metric, under all its names. Those of other labels are
+/// passed to `each_value` from the index; `each` gets only the series that have other names in
+/// Prometheus, under these, which may have other labels.
 fn for_each_value_of(
     view: &ReadView,
     label: &str,

@@ -87,7 +87,7 @@ pub(crate) struct AbsentStreams {
     pub(crate) watched: usize,
     /// End of the oldest of their newest rows.
     pub(crate) oldest_row_ns: Option<i64>,
-    /// Whether there are streams of which nobody knows yet.
+    /// Whether there are streams of which it is not known yet whether they are absent.
     pub(crate) is_uncertain: bool,
 }
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::tls_event::FLAG_SOCKET;
 
-/// Positions in a session.
+/// Offsets in a session.
 const SESSION_FAMILY: i32 = 48;
 const SESSION_LOCAL: i32 = 56;
 const SESSION_REMOTE: i32 = 72;
