@@ -10,6 +10,7 @@ mod memory;
 mod panics;
 mod processes;
 mod programs;
+mod recording_program;
 mod room;
 mod rows;
 mod run_queue;

@@ -1,130 +1,20 @@
 //! Metrics that programs record into shared memory are complete and counted once, across kills and
 //! restarts.
-//!
-//! Programs are this binary again, with its role in [`ROLE`] and a name of their own, because
-//! several tests and collectors run at once: the series of a test are those of its programs' names.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use host::Settings;
 use model::SampleValue;
 
-use crate::{HostFixture, JournalContents, memory, only, unlimited, wait};
+use crate::recording_program::{MemoryDir, NAME, READY, RecordingProgram};
+use crate::{HostFixture, JournalContents, only, unlimited, wait};
 
-/// Program name: other programs may run on this host.
-const NAME: &str = "host_it_programs";
-const ROLE: &str = "TOPDECK_HOST_IT_ROLE";
 /// Directory of the journal of a collector in a process of its own.
 const COLLECTOR: &str = "TOPDECK_HOST_IT_COLLECTOR";
-/// Printed by a program when it records, followed by the start time of its stuck operation.
-const READY: &str = "ready ";
-
-/// A program that records on request.
-struct RecordingProgram {
-    child: Child,
-    commands: ChildStdin,
-    responses: BufReader<std::process::ChildStdout>,
-    /// Start time of its stuck operation.
-    stuck_since_ns: u64,
-}
-
-impl RecordingProgram {
-    fn start(memory: &MemoryDir) -> RecordingProgram {
-        RecordingProgram::start_as("program", memory)
-    }
-
-    fn start_as(role: &str, memory: &MemoryDir) -> RecordingProgram {
-        let mut child = Command::new(&memory.program)
-            .args(["--exact", "programs::program", "--ignored", "--nocapture"])
-            .env(ROLE, role)
-            .env(shm::ENV_VARIABLE, &memory.path)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let orders = child.stdin.take().unwrap();
-        let mut answers = BufReader::new(child.stdout.take().unwrap());
-        let stuck_since_ns = loop {
-            let mut line = String::new();
-            assert!(answers.read_line(&mut line).unwrap() > 0, "the program did not start");
-            if let Some(number) = line.strip_prefix(READY) {
-                break number.trim().parse().unwrap();
-            }
-        };
-        RecordingProgram { child, commands: orders, responses: answers, stuck_since_ns }
-    }
-
-    /// Records that many values before it returns.
-    fn record(&mut self, count: u8) {
-        self.commands.write_all(&[count]).unwrap();
-        let mut done = [0];
-        self.responses.read_exact(&mut done).unwrap();
-    }
-
-    /// Kills the program.
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Lets the program exit regularly.
-    fn end(self) {
-        let RecordingProgram { mut child, commands: orders, .. } = self;
-        drop(orders);
-        child.wait().unwrap();
-    }
-}
-
-/// The program.
-#[test]
-#[ignore = "a program that other tests start"]
-fn program() {
-    let Some(role) = std::env::var_os(ROLE) else { return };
-    let own = || shm::MetricBuilder::new(format!("topdeck_{NAME}_total")).counter().unwrap();
-    let _own = (role == "topdeck").then(own);
-    let counter = || shm::MetricBuilder::new(format!("{NAME}_total"));
-    if let Some(number) = role.to_str().and_then(|role| role.strip_prefix("wide ")) {
-        // Two of these programs do not fit in one batch.
-        for at in 0..40 {
-            let wide = shm::MetricBuilder::new(format!("{NAME}_wide_total"));
-            let wide = wide.label("at", at.to_string()).label("number", number);
-            wide.label("long", "x".repeat(1_000)).counter().unwrap().add(1);
-        }
-    }
-    let counted = counter().label("kind", "a").label("host", "theirs").counter().unwrap();
-    let took = shm::MetricBuilder::new(format!("{NAME}_took")).unit("ns").histogram().unwrap();
-    let text = shm::MetricBuilder::new(format!("{NAME}_text")).text().unwrap();
-    let work = shm::MetricBuilder::new(format!("{NAME}_work")).in_flight(&["device"]).unwrap();
-    let device = shm::Tag::new("sda").unwrap();
-    text.set("first");
-    // More than fits in one batch.
-    for number in 0..300 {
-        let many =
-            shm::MetricBuilder::new(format!("{NAME}_many")).label("number", number.to_string());
-        many.label("long", "x".repeat(1_000)).gauge().unwrap().set(number);
-    }
-    // An operation that never ends, with a start time long ago: at half of the machine's uptime.
-    let stuck_since_ns = clock::now() / 2;
-    let _stuck = work.begin_at(stuck_since_ns, 1, &[device]);
-    println!("\n{READY}{stuck_since_ns}");
-    let mut orders = std::io::stdin().lock().bytes();
-    while let Some(Ok(count)) = orders.next() {
-        for value in 0..u64::from(count) {
-            counted.add(1);
-            took.record(value);
-            drop(work.begin(value, &[device]));
-        }
-        std::io::stdout().write_all(b".").unwrap();
-        std::io::stdout().flush().unwrap();
-    }
-}
 
 fn frequent_settings() -> Settings {
     settings("shm_short_lived = '1ns'")
@@ -192,58 +82,6 @@ fn check(place: &HostFixture, memory: &MemoryDir, truth: f64) -> BTreeMap<String
     });
     assert_eq!(counted, took);
     counted
-}
-
-/// Directory for the files of a test's programs, and their executable. In the default directory,
-/// files of other programs influence how long a file is kept.
-struct MemoryDir {
-    path: PathBuf,
-    program: PathBuf,
-}
-
-impl MemoryDir {
-    /// `None`, with a message, if there is no memory to record into.
-    fn new() -> Option<MemoryDir> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        if !memory::has_space() {
-            return None;
-        }
-        loop {
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let name = format!("topdeck-host-it-{}-{number}", std::process::id());
-            let path = Path::new("/dev/shm").join(&name);
-            // Independent of the umask: a directory writable by others is refused.
-            match fs::DirBuilder::new().mode(0o755).create(&path) {
-                Ok(()) => {
-                    let own = std::env::current_exe().unwrap();
-                    let program = own.with_file_name(name);
-                    let _ = fs::remove_file(&program);
-                    // A user may not link to a file of another one.
-                    let linked = fs::hard_link(&own, &program);
-                    linked.or_else(|_| fs::copy(&own, &program).map(drop)).unwrap();
-                    return Some(MemoryDir { path, program });
-                }
-                // Left by another process with the same PID.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => {
-                    println!("skipped: there is no tmpfs at /dev/shm: {error}");
-                    return None;
-                }
-            }
-        }
-    }
-
-    /// Name of the test's programs.
-    fn name(&self) -> &str {
-        self.program.file_name().unwrap().to_str().unwrap()
-    }
-}
-
-impl Drop for MemoryDir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
-        let _ = fs::remove_file(&self.program);
-    }
 }
 
 #[test]
