@@ -20,7 +20,6 @@ import http.server
 import json
 import os
 import random
-import socket
 import statistics
 import struct
 import subprocess
@@ -29,9 +28,9 @@ import threading
 import time
 import urllib.request
 
-from server_url import server_url
+from protobuf import HEADERS, field, label, literal, varint
+from server import START_TIMEOUT_S, WITHOUT_SOURCES, free_port, server_url
 
-START_TIMEOUT_S = 60
 # Longest wait for the alerts of the last samples.
 LAST_WAIT_S = 30
 TOPDECK = """data_dir = "{dir}/data"
@@ -48,13 +47,6 @@ receiver = "hook"
 group_by = ["..."]
 group_wait = "0s"
 group_interval = "1s"
-[host]
-procfs = false
-block_io = false
-run_queue = false
-processes = false
-hiccup = false
-shm_metrics = false
 """
 RULES = """groups:
 - name: g
@@ -142,7 +134,8 @@ class Receiver:
 def start_all(options, dir, receiver, running):
     """Starts the three programs; returns the ports of the remote-write receivers."""
     prometheus, alertmanager = free_port(), free_port()
-    write(f"{dir}/topdeck.toml", TOPDECK.format(dir=dir, receiver=f"{receiver}/topdeck"))
+    settings = TOPDECK.format(dir=dir, receiver=f"{receiver}/topdeck")
+    write(f"{dir}/topdeck.toml", settings + WITHOUT_SOURCES)
     write(f"{dir}/rules.yaml", RULES.format(interval=options.interval))
     write(f"{dir}/own.toml", OWN_RULES)
     write(f"{dir}/prometheus.yml", PROMETHEUS.format(dir=dir, port=alertmanager))
@@ -180,12 +173,6 @@ def write(path, text):
         file.write(text)
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def wait_ready(port, dir, log):
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline_s:
@@ -212,12 +199,7 @@ def send_samples(options, targets):
         def post(path):
             sent[path, host] = time.perf_counter()
             connection = connections[path]
-            headers = {
-                "content-type": "application/x-protobuf",
-                "content-encoding": "snappy",
-                "x-prometheus-remote-write-version": "0.1.0",
-            }
-            connection.request("POST", "/api/v1/write", body, headers)
+            connection.request("POST", "/api/v1/write", body, HEADERS)
             response = connection.getresponse()
             text = response.read()
             if response.status >= 300:
@@ -234,31 +216,9 @@ def send_samples(options, targets):
 
 def remote_write(host, value, time_ms):
     """Request of remote write 1.0 with one sample."""
-    labels = [("__name__", "depth"), ("host", host)]
-    series = b"".join(field(1, field(1, name.encode()) + field(2, text.encode()))
-                      for name, text in labels)
+    labels = label("__name__", "depth") + label("host", host)
     sample = b"\x09" + struct.pack("<d", value) + b"\x10" + varint(time_ms)
-    return snappy(field(1, series + field(2, sample)))
-
-
-def field(number, data):
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def varint(number):
-    data = bytearray()
-    while number >= 0x80:
-        data.append(number & 0x7F | 0x80)
-        number >>= 7
-    data.append(number)
-    return bytes(data)
-
-
-def snappy(data):
-    """Block format with one literal of at most 256 bytes."""
-    assert len(data) <= 256
-    tag = bytes([(len(data) - 1) << 2]) if len(data) <= 60 else bytes([60 << 2, len(data) - 1])
-    return varint(len(data)) + tag + data
+    return literal(field(1, labels + field(2, sample)))
 
 
 def report(options, sent, receiver):

@@ -30,7 +30,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import statistics
 import struct
 import subprocess
@@ -39,6 +38,9 @@ import tempfile
 import threading
 import time
 import urllib.parse
+
+from protobuf import field, varint, zigzag
+from server import START_TIMEOUT_S, WITHOUT_SOURCES, free_port
 
 LANES = 4
 SERIES = 400  # per lane
@@ -51,7 +53,6 @@ SCALE, OFFSET = 4, -122  # the first bucket is about 5 ms
 VALUES_PER_STEP = 50
 LINES_PER_BODY = 2_000
 TICK = os.sysconf("SC_CLK_TCK")
-START_TIMEOUT_S = 60
 METRIC = "http.server.request.duration"
 
 
@@ -95,8 +96,7 @@ def run_once(binary, bodies, lines, settle_s):
     with open(config, "w") as file:
         file.write(f'[http]\nlisten = ["127.0.0.1:{port}"]\n'
                    "[http.limits]\nmax_buffered_response_bytes = 1073741824\n"
-                   "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\n"
-                   "processes = false\nhiccup = false\nshm_metrics = false\n")
+                   f"{WITHOUT_SOURCES}")
     log = open(os.path.join(dir, "log"), "w+")
     server = subprocess.Popen(
         [binary, "serve", "--config", config, "--data-dir", os.path.join(dir, "data")],
@@ -262,12 +262,6 @@ def memory_mb(pid):
         return {key: int(value.split()[0]) / 1024 for key, value in sizes}
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def print_table(results):
     names = list(results)
     first = results[names[0]]
@@ -324,39 +318,22 @@ def point(attributes, counts, start_s, time_s):
     middle = [2 ** ((OFFSET + at + 0.5) / (1 << SCALE)) for at in range(BUCKETS)]
     total = sum(count * value for count, value in zip(counts, middle))
     packed = b"".join(varint(count) for count in counts)
-    buckets = varint_field(1, zigzag(OFFSET)) + field(2, packed)
+    buckets = varint(1 << 3) + zigzag(OFFSET) + field(2, packed)
     return (attributes + fixed(2, start_s * 10**9) + fixed(3, time_s * 10**9)
             + fixed(4, sum(counts)) + varint(5 << 3 | 1) + struct.pack("<d", total)
-            + varint_field(6, zigzag(SCALE)) + field(8, buckets))
+            + varint(6 << 3) + zigzag(SCALE) + field(8, buckets))
 
 
 def attribute(number, key, value):
     return field(number, field(1, key.encode()) + field(2, field(1, value.encode())))
 
 
-def varint(value):
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def varint_field(number, value):
     return varint(number << 3) + varint(value)
 
 
-def field(number, content):
-    return varint(number << 3 | 2) + varint(len(content)) + content
-
-
 def fixed(number, value):
     return varint(number << 3 | 1) + struct.pack("<Q", value)
-
-
-def zigzag(value):
-    return value << 1 ^ value >> 63 & (1 << 64) - 1 if value >= 0 else (-value << 1) - 1
 
 
 def make_lines():

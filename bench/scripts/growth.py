@@ -16,20 +16,18 @@ standard library is required.
 """
 
 import argparse
-import http.client
 import json
 import os
 import random
-import signal
 import statistics
 import struct
-import subprocess
 import sys
 import tempfile
 import time
 import urllib.parse
 
-from server_url import server_url
+from protobuf import HEADERS, field, label, varint
+from server import Server
 
 ROUTES = 50
 SAMPLES = 4
@@ -38,21 +36,6 @@ PER_REQUEST = 2_000
 # 2026-11-15T00:00:00Z.
 START_S = 1_794_700_800
 PODS_SELECTED = 10_000
-SETTINGS = """[http]
-listen = ["127.0.0.1:0"]
-[host]
-procfs = false
-block_io = false
-run_queue = false
-processes = false
-hiccup = false
-shm_metrics = false
-"""
-HEADERS = {
-    "Content-Type": "application/x-protobuf",
-    "Content-Encoding": "snappy",
-    "X-Prometheus-Remote-Write-Version": "0.1.0",
-}
 
 
 def main():
@@ -147,23 +130,6 @@ def bodies_of(options, first, increments):
     return bodies
 
 
-def varint(number):
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def field(number, content):
-    return bytes([number << 3 | 2]) + varint(len(content)) + content
-
-
-def label(name, value):
-    return field(1, field(1, name.encode()) + field(2, value.encode()))
-
-
 def compress(records):
     """Snappy: of each record, what equals the record before at the same place is a copy."""
     out = bytearray(varint(sum(len(record) for record in records)))
@@ -200,50 +166,6 @@ def compress(records):
         before = record
     flush()
     return bytes(out)
-
-
-class Server:
-    """A running server; stopped at the end, which flushes the store."""
-
-    def __init__(self, binary, dir):
-        with open(f"{dir}/topdeck.toml", "w") as settings:
-            settings.write(f'data_dir = "{dir}/data"\n{SETTINGS}')
-        log = f"{dir}/log"
-        with open(log, "w") as out:
-            command = [*binary.split(), "serve", "--config", f"{dir}/topdeck.toml"]
-            self.process = subprocess.Popen(command, stderr=out, stdout=out)
-        address = urllib.parse.urlsplit(server_url(log))
-        self.connection = http.client.HTTPConnection(address.hostname, address.port, timeout=600)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.connection.close()
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait()
-
-    def cpu(self):
-        """CPU time in seconds, of all threads."""
-        return time.clock_gettime(~self.process.pid << 3 | 2)
-
-    def resident(self):
-        with open(f"/proc/{self.process.pid}/status") as status:
-            fields = dict(line.split(":", 1) for line in status)
-        return int(fields["VmRSS"].split()[0]) * 1024
-
-    def request(self, method, path, body=None, headers={}):
-        self.connection.request(method, path, body, headers)
-        response = self.connection.getresponse()
-        return response.status, response.read()
-
-    def wait_until_idle(self, seconds=2):
-        """Until so many seconds take less than 1 % of a CPU."""
-        while True:
-            before = self.cpu()
-            time.sleep(seconds)
-            if self.cpu() - before < 0.01 * seconds:
-                return
 
 
 def ingest(options, dir, bodies, queries):

@@ -16,7 +16,7 @@ import threading
 import time
 import urllib.parse
 
-import growth
+from server import Server
 
 START_S, DAY_S = 1_794_700_800, 86_400
 PAUSE_S = 0.02
@@ -50,7 +50,7 @@ def main():
 
 
 def measure(options, command, light, heavy):
-    with growth.Server(command, options.dir) as server:
+    with Server(command, options.dir) as server:
         alone, beside, walls = [], [], []
         is_done = threading.Event()
         ask(server.connection, light)

@@ -11,8 +11,8 @@ all data that an overview reads. Then a server without other sources answers:
 2. ROUNDS times in succession;
 3. six times, 10 s apart, as the page asks.
 
-CPU time is that of the whole process, from the schedstat of its threads; bytes are those of the
-body with gzip. Only Python's standard library is required.
+CPU time is that of the process (its CPU clock); bytes are those of the body with gzip. Only
+Python's standard library is required.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import tempfile
 import time
 import urllib.request
 
-from server_url import server_url
+from server import Server
 
 MINUTE_NS = 60_000_000_000
 DAY_NS = 1440 * MINUTE_NS
@@ -34,16 +34,6 @@ PATTERN_MINUTES = 60
 # The data goes on while the overview is measured.
 FUTURE_MINUTES = 45
 LINE = re.compile(r'(\{"metric":"[^"]*","labels":\{)(.*?\},)"start_ns":(\d+),"end_ns":\d+,(.*)')
-SETTINGS = """[http]
-listen = ["127.0.0.1:0"]
-[host]
-procfs = false
-block_io = false
-run_queue = false
-processes = false
-hiccup = false
-shm_metrics = false
-"""
 
 
 def main():
@@ -54,16 +44,8 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as dir:
         fill(options, dir)
-        with open(f"{dir}/topdeck.toml", "w") as settings:
-            settings.write(f'data_dir = "{dir}/data"\n{SETTINGS}')
-        with open(f"{dir}/log", "w") as log:
-            command = [options.binary, "serve", "--config", f"{dir}/topdeck.toml"]
-            server = subprocess.Popen(command, stderr=log)
-        try:
-            measure(options, server.pid, server_url(f"{dir}/log"))
-        finally:
-            server.terminate()
-            server.wait()
+        with Server(options.binary, dir) as server:
+            measure(options, server)
 
 
 def fill(options, dir):
@@ -98,14 +80,15 @@ def starts():
     yield from range(now // DAY_NS * DAY_NS, now + FUTURE_MINUTES * MINUTE_NS, MINUTE_NS)
 
 
-def measure(options, pid, url):
+def measure(options, server):
     def ask(query=""):
-        request = urllib.request.Request(f"{url}/v1/overview{query}")
+        request = urllib.request.Request(f"{server.url}/v1/overview{query}")
         request.add_header("Accept-Encoding", "gzip")
-        before = cpu_ms(pid)
+        before = server.cpu()
         with urllib.request.urlopen(request) as response:
             body = response.read()
-        return cpu_ms(pid) - before, len(body), json.loads(gzip.decompress(body))
+        cost_ms = (server.cpu() - before) * 1e3
+        return cost_ms, len(body), json.loads(gzip.decompress(body))
 
     incomplete, total = 1, 0
     while incomplete > 0:
@@ -126,15 +109,6 @@ def show(title, answers):
     size = max(size for _, size, _ in answers)
     spread = f"{min(costs):.1f} to {max(costs):.1f}"
     print(f"{title}: CPU {statistics.median(costs):.1f} ms ({spread}), {size} bytes")
-
-
-def cpu_ms(pid):
-    """Run time of all threads. A thread that ended is not counted: the server has a pool."""
-    total = 0
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{thread}/schedstat") as schedstat:
-            total += int(schedstat.read().split()[0])
-    return total / 1e6
 
 
 if __name__ == "__main__":

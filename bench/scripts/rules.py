@@ -22,22 +22,13 @@ import tempfile
 import time
 import urllib.request
 
-from server_url import server_url
+from server import Server
 
 # Rows per request.
 CHUNK_ROWS = 20_000
 LINE = re.compile(r'(\{"metric":")[^"]*(","labels":\{).*?\},"start_ns":\d+,"end_ns":\d+,(.*)')
-SETTINGS = """[http]
-listen = ["127.0.0.1:0"]
-[alerts]
+SETTINGS = """[alerts]
 rule_files = ["rules.toml"]
-[host]
-procfs = false
-block_io = false
-run_queue = false
-processes = false
-hiccup = false
-shm_metrics = false
 """
 RULE = """[[rule]]
 name = "rule-{0}"
@@ -66,16 +57,8 @@ def main():
         row = histogram_row(options, dir)
         with open(f"{dir}/rules.toml", "w") as rules:
             rules.write("".join(RULE.format(number) for number in range(options.rules)))
-        with open(f"{dir}/topdeck.toml", "w") as settings:
-            settings.write(f'data_dir = "{dir}/data"\n{SETTINGS}')
-        with open(f"{dir}/log", "w") as log:
-            command = [options.binary, "serve", "--config", f"{dir}/topdeck.toml"]
-            server = subprocess.Popen(command, stderr=log)
-        try:
-            measure(options, server.pid, server_url(f"{dir}/log"), row)
-        finally:
-            server.terminate()
-            server.wait()
+        with Server(options.binary, dir, SETTINGS) as server:
+            measure(options, server, row)
 
 
 def histogram_row(options, dir):
@@ -102,7 +85,8 @@ def send(options, url, row, start_ns):
         urllib.request.urlopen(request).close()
 
 
-def measure(options, pid, url, row):
+def measure(options, server, row):
+    pid, url = server.process.pid, server.url
     shares = []
     next_s = time.time()
     start_ns = time.time_ns() - int(options.interval * 1e9)
@@ -122,7 +106,7 @@ def measure(options, pid, url, row):
         print(
             f"round {number}: alerts {share['alerts']:.1%}, "
             f"arrivals {share['alerts-arrivals']:.1%}, all threads {share['all']:.1%}, "
-            f"{resident_mib(pid):.0f} MiB"
+            f"{server.resident() / 2**20:.0f} MiB"
         )
     if shares:
         worst = max(shares)
@@ -145,11 +129,6 @@ def cpu_ms(pid):
         if name in total:
             total[name] += run_ms
     return total
-
-
-def resident_mib(pid):
-    with open(f"/proc/{pid}/status") as status:
-        return int(re.search(r"VmRSS:\s+(\d+)", status.read())[1]) / 1024
 
 
 if __name__ == "__main__":

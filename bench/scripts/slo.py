@@ -15,26 +15,16 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import tempfile
 import time
 import urllib.request
 
 from rules import histogram_row
-from server_url import server_url
+from server import Server
 
 DAY_S = 86_400
 REPORT_DAYS = 90
-SETTINGS = """[http]
-listen = ["127.0.0.1:0"]
-[host]
-procfs = false
-block_io = false
-run_queue = false
-processes = false
-hiccup = false
-shm_metrics = false
-[[slo]]
+SETTINGS = """[[slo]]
 name = "checkout"
 selector = "latency"
 threshold = "250ms"
@@ -54,18 +44,9 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as dir:
         row = histogram_row(options, dir)
-        with open(f"{dir}/topdeck.toml", "w") as settings:
-            settings.write(f'data_dir = "{dir}/data"\n{SETTINGS}')
-        with open(f"{dir}/log", "w") as log:
-            command = [options.binary, "serve", "--config", f"{dir}/topdeck.toml"]
-            server = subprocess.Popen(command, stderr=log)
-        try:
-            url = server_url(f"{dir}/log")
-            fill(options, url, row)
-            measure(options, url)
-        finally:
-            server.terminate()
-            server.wait()
+        with Server(options.binary, dir, SETTINGS) as server:
+            fill(options, server.url, row)
+            measure(options, server.url)
 
 
 def fill(options, url, row):

@@ -19,7 +19,9 @@ import sys
 import tempfile
 import urllib.parse
 
-from growth import HEADERS, Server, ask_all, field, label, show, varint
+from growth import ask_all, show
+from protobuf import HEADERS, field, label, literal, varint, zigzag
+from server import Server
 
 MINUTES = 10_080
 START_S = 1_794_096_000
@@ -117,10 +119,6 @@ def draw(generator, mean):
     return count
 
 
-def zigzag(number):
-    return varint((number << 1) ^ (number >> 63) if number >= 0 else ((-number) << 1) - 1)
-
-
 def histogram(counts, total, time_ms):
     spans, deltas, before = b"", b"", 0
     # The first offset is an index; the others are distances from the end of the span before.
@@ -142,17 +140,6 @@ def histogram(counts, total, time_ms):
     return (b"\x08" + varint(sum(counts)) + b"\x19" + struct.pack("<d", total)
             + b"\x20" + zigzag(SCHEMA) + b"\x29" + struct.pack("<d", 2.0**-128)
             + b"\x30" + varint(0) + spans + field(12, deltas) + b"\x78" + varint(time_ms))
-
-
-def literal(body):
-    """Snappy without copies."""
-    out = bytearray(varint(len(body)))
-    for start in range(0, len(body), 65536):
-        piece = body[start:start + 65536]
-        out.append(61 << 2)
-        out += struct.pack("<H", len(piece) - 1)
-        out += piece
-    return bytes(out)
 
 
 if __name__ == "__main__":
