@@ -62,9 +62,11 @@ pub(crate) trait BlockVisitor {
         bytes: &[u8],
     ) -> Result<(), InputError>;
     /// Damage, with the file and the offset.
-    fn damage(&mut self, reason: String);
+    fn damage(&mut self, _reason: String) {}
     /// Whether to continue; called between series.
-    fn continues(&mut self) -> bool;
+    fn continues(&self) -> bool {
+        true
+    }
 }
 
 impl BlockFiles {

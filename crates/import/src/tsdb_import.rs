@@ -234,10 +234,6 @@ impl BlockVisitor for BlockCheck<'_, '_> {
     fn damage(&mut self, reason: String) {
         self.summary.add_error(reason);
     }
-
-    fn continues(&mut self) -> bool {
-        true
-    }
 }
 
 /// Sink of the first pass, which compares times with the retention.
@@ -267,7 +263,7 @@ impl SeriesSink for CheckingSink<'_> {
     fn gap(&mut self, _: Gap) {}
 }
 
-/// Second pass: writes the samples.
+/// Second pass: writes the samples. The first one has reported the damage.
 struct BlockImport<'a, 'p> {
     labels: &'a [(String, String)],
     sink: BlockBatchSink<'a>,
@@ -286,10 +282,7 @@ impl BlockVisitor for BlockImport<'_, '_> {
         BlockRowWriter::new(&mut self.sink, self.labels).write_chunk(series, chunk, deleted)
     }
 
-    /// The first pass reported it.
-    fn damage(&mut self, _: String) {}
-
-    fn continues(&mut self) -> bool {
+    fn continues(&self) -> bool {
         !self.sink.has_failed()
     }
 }

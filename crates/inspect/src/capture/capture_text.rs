@@ -87,41 +87,29 @@ pub(crate) fn nonzero(n: u64) -> String {
 
 /// Services in the last interval, for a terminal.
 pub fn live_table(tracker: &mut ConnectionTracker, elapsed_s: f64, terminal: &Terminal) -> String {
-    let columns = [
-        ("service", false),
-        ("protocol", false),
-        ("rate", true),
-        ("p50", true),
-        ("p99", true),
-        ("p99.9", true),
-        ("max", true),
-        ("errors", true),
-        ("in flight", true),
-        ("not measured", true),
-    ];
-    let mut table = TextTable::new(&columns);
     let recent = tracker.take_recent();
-    let in_flight = tracker.in_flight();
-    for (index, (service, recent)) in tracker.services().iter().zip(recent).enumerate() {
-        let [p50, p99, p999, max] = quantiles(&recent.last_byte);
-        let own = in_flight.iter().filter(|summary| summary.service == index);
-        table.row(vec![
-            escape_control(&service.name),
-            service.protocol.name.to_owned(),
-            rate(recent.last_byte.count(), Some(elapsed_s)),
-            p50,
-            p99,
-            p999,
-            max,
-            nonzero(recent.errors),
-            nonzero(own.map(|summary| summary.requests).sum()),
-            count(service.completeness.not_measured.total()),
-        ]);
-    }
-    table.text(terminal)
+    service_table(tracker, Some(elapsed_s), true, terminal, |index| {
+        let recent = &recent[index];
+        (quantiles(&recent.last_byte), recent.last_byte.count(), nonzero(recent.errors))
+    })
 }
 
 fn services(tracker: &ConnectionTracker, terminal: &Terminal) -> String {
+    service_table(tracker, seconds(tracker), false, terminal, |index| {
+        let total = tracker.services()[index].statements.total();
+        (quantiles(&total.work().last_byte), total.operations(), count(total.errors()))
+    })
+}
+
+/// Table of services; `of` returns quantiles, number of operations and errors of one of them. A
+/// live table has no columns of operations and waits.
+fn service_table(
+    tracker: &ConnectionTracker,
+    elapsed_s: Option<f64>,
+    is_live: bool,
+    terminal: &Terminal,
+    of: impl Fn(usize) -> ([String; 4], u64, String),
+) -> String {
     let columns = [
         ("service", false),
         ("protocol", false),
@@ -136,30 +124,30 @@ fn services(tracker: &ConnectionTracker, terminal: &Terminal) -> String {
         ("in flight", true),
         ("not measured", true),
     ];
+    let is_shown = |name: &str| !is_live || !["operations", "waits"].contains(&name);
+    let shown = columns.map(|(name, _)| is_shown(name));
+    let columns: Vec<_> = columns.into_iter().filter(|(name, _)| is_shown(name)).collect();
     let mut table = TextTable::new(&columns);
     let in_flight = tracker.in_flight();
     for (index, service) in tracker.services().iter().enumerate() {
-        let total = service.statements.total();
-        let [p50, p99, p999, max] = quantiles(&total.work().last_byte);
-        let pending: u64 = in_flight
-            .iter()
-            .filter(|summary| summary.service == index)
-            .map(|summary| summary.requests)
-            .sum();
-        table.row(vec![
+        let ([p50, p99, p999, max], operations, errors) = of(index);
+        let own = in_flight.iter().filter(|summary| summary.service == index);
+        let row = [
             escape_control(&service.name),
             service.protocol.name.to_owned(),
-            count(total.operations()),
-            rate(total.operations(), seconds(tracker)),
+            count(operations),
+            rate(operations, elapsed_s),
             p50,
             p99,
             p999,
             max,
-            count(total.errors()),
+            errors,
             nonzero(service.completeness.waits),
-            nonzero(pending),
+            nonzero(own.map(|summary| summary.requests).sum()),
             count(service.completeness.not_measured.total()),
-        ]);
+        ];
+        let cells = row.into_iter().zip(shown).filter(|(_, is_shown)| *is_shown);
+        table.row(cells.map(|(cell, _)| cell).collect());
     }
     table.text(terminal)
 }
