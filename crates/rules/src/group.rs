@@ -341,14 +341,6 @@ impl EvaluatedGroup {
         self.missed_iterations += missed;
         missed
     }
-
-    /// `for` and alerts of each alerting rule.
-    pub(crate) fn alerting_rules(&mut self) -> impl Iterator<Item = (i64, &mut AlertTable)> {
-        self.rules.iter_mut().filter_map(|rule| match &rule.rule.kind {
-            RuleKind::Recording => None,
-            RuleKind::Alerting(settings) => Some((settings.for_ns, &mut rule.table)),
-        })
-    }
 }
 
 /// An iteration in progress.

@@ -31,7 +31,6 @@ mod alert_table_error;
 mod alert_templates;
 mod evaluator;
 mod flap_counter;
-mod for_state;
 mod group;
 mod memory_series;
 mod other_rules;
@@ -61,7 +60,6 @@ pub use alert_table_error::AlertTableError;
 pub use alert_templates::AlertTemplates;
 pub use evaluator::{OverlayEvaluator, RuleQueryError, RuleSample};
 pub use flap_counter::FlapCounter;
-pub use for_state::ForStateLimits;
 pub use group::{
     EvaluatedGroup, EvaluatedRule, GroupDefaults, IterationInputs, IterationResult, RuleHealth,
     RuleWrite,

@@ -1,8 +1,6 @@
 //! What Prometheus lacks: restarts without loss, held states, acknowledgements, flapping.
 
-use rules::{
-    AcknowledgementChange, AlertAcknowledgement, AlertClearance, AlertState, ForStateLimits,
-};
+use rules::{AcknowledgementChange, AlertAcknowledgement, AlertClearance, AlertState};
 
 use crate::harness::{MINUTE, SECOND, START, SimulatedNode, labels, notices, with_rules, writes};
 
@@ -380,41 +378,6 @@ fn the_state_of_a_rule_is_that_of_its_worst_alert() {
     node.step();
     assert_eq!(node.states(0), "firing a, pending b");
     assert_eq!(node.group.rules()[0].state(), AlertState::Firing);
-}
-
-/// Minutes from the restoration to firing: pending for 20 minutes, then the states are lost, and an
-/// outage follows.
-fn minutes_until_firing_again(for_text: &str, outage_ns: i64) -> i64 {
-    let text = down_rule(&format!("    for: {for_text}\n"));
-    let mut node = node_with_alert(&text, 41);
-    let down_ns = node.time_ns - 30 * SECOND;
-    let written = node.group.snapshot();
-    assert!(written.last_evaluation_ns == Some(down_ns));
-    let active_s = (down_ns - 20 * MINUTE) / SECOND;
-    node = SimulatedNode::new(&text);
-    node.time_ns = down_ns + outage_ns;
-    for _ in 0..2 {
-        node.set("up{instance=\"a\"}", 0.0);
-        node.step();
-    }
-    let restored_ns = node.time_ns - 30 * SECOND;
-    node.group.restore_for_state(restored_ns, &ForStateLimits::default(), &|labels| {
-        let series = "ALERTS_FOR_STATE{alertname=\"Down\", instance=\"a\"}";
-        (labels.to_string() == series).then_some((down_ns, active_s as f64))
-    });
-    while node.states(0) == "pending a" {
-        node.set("up{instance=\"a\"}", 0.0);
-        node.step();
-    }
-    assert_eq!(node.states(0), "firing a");
-    (node.time_ns - 30 * SECOND - restored_ns) / MINUTE
-}
-
-#[test]
-fn without_stored_states_for_is_restored_from_its_series_as_in_prometheus() {
-    assert_eq!(minutes_until_firing_again("30m", 30 * MINUTE), 10);
-    // The outage was too long.
-    assert_eq!(minutes_until_firing_again("30m", 2 * HOUR), 29);
 }
 
 fn clear(node: &mut SimulatedNode) -> bool {
