@@ -350,8 +350,11 @@ impl TestProgram {
 
     /// The program with the environment that cargo sets, with output as events.
     fn command(&self, threads: usize) -> Result<Command> {
-        let mut command = Command::new(&self.path);
+        // The browser tests take longest, mostly by waiting: a CPU that they need is theirs.
+        let mut command = Command::new("nice");
         command
+            .args(["-n", "5"])
+            .arg(&self.path)
             .args(JSON_ARGUMENTS.split(' '))
             .arg(format!("--test-threads={threads}"))
             .current_dir(&self.dir)
