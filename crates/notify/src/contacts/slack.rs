@@ -4,9 +4,11 @@
 //! a reply in its thread, because an update notifies nobody. An update can be repeated without
 //! harm, a new message cannot. Proof of delivery: `"ok": true` of the API, which reports errors
 //! with status 200, and the text `ok` of a webhook. Messages of the API have a picture: what fails
-//! about it costs the picture, not the message. A webhook takes none.
+//! about it costs the picture, not the message; a retry of the message shows the one that was
+//! uploaded. A webhook takes none.
 
 mod picture_upload;
+mod uploaded_pictures;
 
 use picture_upload::with_picture;
 use serde::Deserialize;
@@ -19,6 +21,7 @@ use crate::message::message_color;
 use crate::notification::Notification;
 use crate::setting_values::{ContactSecret, KeyProblems, url_host};
 use crate::text_limit::{TextCut, TextLimit};
+use uploaded_pictures::UploadedPictures;
 
 /// Limit of Alertmanager.
 const TITLE: TextLimit = TextLimit::characters("title", 1024);
@@ -50,6 +53,8 @@ pub(super) struct SlackContact {
     /// URL of the Web API.
     #[serde(default = "default_url")]
     url: String,
+    #[serde(skip)]
+    uploaded: UploadedPictures,
 }
 
 fn default_url() -> String {
@@ -128,14 +133,18 @@ impl SlackApi<'_> {
         let SlackApi { contact, token, channel, context } = self;
         let (mut rejected, mut failed) = (None, None);
         if let Some(picture) = notification.sendable_picture() {
-            match contact.upload(token, picture, context, &mut cuts).await {
+            match contact.uploaded_picture(token, notification, picture, context, &mut cuts).await {
                 Ok(file) => {
                     let message = with_picture(&message, &file, picture);
                     let sent =
                         contact.send_to_api(token, channel, message, notification, context).await;
                     match sent {
                         Err(DeliveryError::Permanent { reason }) => rejected = Some(reason),
-                        sent => return sent.map(|id| receipt(id, cuts)),
+                        Ok(id) => {
+                            contact.uploaded.remove(&notification.key);
+                            return Ok(receipt(id, cuts));
+                        }
+                        Err(error) => return Err(error),
                     }
                 }
                 Err(DeliveryError::Permanent { reason }) => rejected = Some(reason),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -199,6 +200,45 @@ async fn slack_gets_the_picture_after_a_temporary_failure() {
     }
     let expected = [(Some(AttemptVerdict::Retry), false), (Some(AttemptVerdict::Delivered), true)];
     assert_eq!(attempts, expected);
+}
+
+/// Slack that takes the picture, and no message in the first two attempts.
+fn takes_the_third_message(request: &HttpMessage) -> (u16, &'static str) {
+    static MESSAGES: AtomicUsize = AtomicUsize::new(0);
+    let is_message = request.path == "/api/chat.postMessage";
+    match is_message.then(|| MESSAGES.fetch_add(1, Ordering::Relaxed)) {
+        Some(0) => (200, r#"{"ok": false, "error": "ratelimited"}"#),
+        Some(1) => (503, "try later"),
+        _ => slack_without("", request),
+    }
+}
+
+#[tokio::test]
+async fn slack_gets_a_picture_once_however_often_its_message_is_tried() {
+    let log = Mutex::new(open(&SimDisk::new(1), LogLimits::default()));
+    let mut now_ns = START_NS;
+    let receiver = HttpReceiver::start(takes_the_third_message).await;
+    let contact = configured("slack", &format!("http://{}", receiver.address));
+    let client = client(TIMEOUT);
+    let mut uploads = Vec::new();
+    // Of another alert, another picture.
+    for (alert_id, attempts) in [("a1b2", 3), ("c3d4", 1)] {
+        log.lock().unwrap().enqueue(&["c"], &notification(alert_id, 1), now_ns).unwrap();
+        for attempt in 1..=attempts {
+            let (dir, now) = (Path::new("/"), move || now_ns);
+            let report =
+                deliver_next(&log, &contact, &client, dir, &now, &COMPOSITION).await.unwrap();
+            let is_last = attempt == attempts;
+            let expected = if is_last { AttemptVerdict::Delivered } else { AttemptVerdict::Retry };
+            assert_eq!(report.map(|report| report.verdict), Some(expected));
+            let requests = receiver.take_requests();
+            let image = &schemas::json(requests.last().unwrap())["attachments"][1]["blocks"][0];
+            assert_eq!(image["slack_file"]["id"], "F1");
+            uploads.push(requests.iter().filter(|request| has_picture(request)).count());
+            now_ns += 600 * 1_000_000_000;
+        }
+    }
+    assert_eq!(uploads, [1, 0, 0, 1]);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use crate::contact::DeliveryContext;
 use crate::delivery_result::DeliveryError;
 use crate::form_body::PICTURE_FILE;
 use crate::http_client::{bearer_headers, join_url};
-use crate::notification::Picture;
+use crate::notification::{Notification, Picture};
 use crate::text_limit::{TextCut, TextLimit};
 
 /// For people who do not see the picture.
@@ -23,18 +23,38 @@ const PROCESSING_WAITS: [Duration; 3] =
     [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1)];
 
 impl SlackContact {
-    /// Uploads a picture; returns the id of the file.
-    pub(super) async fn upload(
+    /// Id of the file with the picture of a message. It is uploaded in the first attempt.
+    pub(super) async fn uploaded_picture(
         &self,
         token: &str,
+        message: &Notification,
         picture: &Picture,
         context: &DeliveryContext<'_>,
         cuts: &mut Vec<TextCut>,
     ) -> Result<String, DeliveryError> {
+        let text = PICTURE_TEXT.apply(&picture.alt, cuts);
+        let file = match self.uploaded.find(&message.key) {
+            Some(file) => file,
+            None => {
+                let file = self.upload(token, &picture.png, &text, context).await?;
+                self.uploaded.add(&message.key, &file);
+                file
+            }
+        };
+        self.await_processing(token, &file, context).await?;
+        Ok(file)
+    }
+
+    async fn upload(
+        &self,
+        token: &str,
+        png: &[u8],
+        text: &str,
+        context: &DeliveryContext<'_>,
+    ) -> Result<String, DeliveryError> {
         let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-        let (length, text) = (picture.png.len(), PICTURE_TEXT.apply(&picture.alt, cuts));
-        let form =
-            format!("filename={}&length={length}&alt_txt={}", encode(PICTURE_FILE), encode(&text));
+        let (name, length) = (encode(PICTURE_FILE), png.len());
+        let form = format!("filename={name}&length={length}&alt_txt={}", encode(text));
         let ticket = self.call_form(token, "/files.getUploadURLExternal", form, context).await?;
         let ticket = ticket.confirm()?;
         let (Some(url), Some(file)) = (ticket["upload_url"].as_str(), ticket["file_id"].as_str())
@@ -42,12 +62,11 @@ impl SlackContact {
             return Err(DeliveryError::temporary("Slack did not return upload_url and file_id"));
         };
         // The URL is the permission: the token is not sent there.
-        let bytes = picture.png.clone().into();
+        let bytes = png.to_vec().into();
         let reply = context.client.send(Method::POST, url, HeaderMap::new(), bytes).await?;
         reply.accepted(context.now_ns)?;
         let body = json!({ "files": [{ "id": file, "title": text }] });
         self.call(token, "/files.completeUploadExternal", &body, context).await?.confirm()?;
-        self.await_processing(token, file, context).await?;
         Ok(file.to_owned())
     }
 
