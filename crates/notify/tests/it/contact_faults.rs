@@ -50,7 +50,7 @@ pub(crate) struct HttpKind {
     /// Other keys; `URL` is the address of the receiver.
     settings: &'static str,
     pub(crate) schema: fn(&HttpMessage),
-    answer: AnswerFunction,
+    pub(crate) answer: AnswerFunction,
     /// Verdict on `{"ok": false}` with status 200.
     not_ok: Verdict,
 }
@@ -184,9 +184,14 @@ impl HttpKind {
     }
 
     pub(crate) fn connect(&self, receiver: HttpReceiver) -> (HttpReceiver, AnyContact) {
+        let contact = contacts(&self.settings(&receiver)).remove(0).contact;
+        (receiver, contact)
+    }
+
+    /// Settings of a contact with this receiver.
+    pub(crate) fn settings(&self, receiver: &HttpReceiver) -> String {
         let keys = self.settings.replace("URL", &format!("http://{}", receiver.address));
-        let settings = format!("[[contact]]\nname = 'c'\nkind = '{}'\n{keys}\n", self.kind);
-        (receiver, contacts(&settings).remove(0).contact)
+        format!("[[contact]]\nname = 'c'\nkind = '{}'\n{keys}\n", self.kind)
     }
 
     fn verdict(&self, fault: ReceiverFault) -> Verdict {
@@ -412,13 +417,16 @@ async fn slack_posts_a_new_message_when_the_old_one_was_deleted() {
     assert_eq!(paths, expected);
 }
 
-fn mail_contact(receiver: &MailReceiver, keys: &str) -> AnyContact {
+pub(crate) fn mail_contact_settings(receiver: &MailReceiver, keys: &str) -> String {
     let port = receiver.address.port();
-    let settings = format!(
+    format!(
         "[[contact]]\nname = 'm'\nkind = 'email'\nserver = 'localhost:{port}'\n\
          from = 'topdeck@example.com'\nto = ['eve@example.org', 'bob@example.org']\n{keys}\n"
-    );
-    contacts(&settings).remove(0).contact
+    )
+}
+
+pub(crate) fn mail_contact(receiver: &MailReceiver, keys: &str) -> AnyContact {
+    contacts(&mail_contact_settings(receiver, keys)).remove(0).contact
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 mod alerts;
 mod checks;
 mod contact_faults;
+mod contact_tests;
 mod contacts_page;
 mod crashes;
 mod delivery_log;
