@@ -5,16 +5,20 @@ use std::collections::BTreeMap;
 use hist::Bracket;
 use notify::{AlertImpact, Notification, NotificationKey, NotifiedState};
 use query::LabelSet;
-use render::time::{duration_text, precise_time_text};
+use render::time::{duration_text, format_time, precise_time_text};
 use rules::{
     Alert, AlertAcknowledgement, AlertClearance, AlertState, EvaluatedGroup, EvaluatedRule, Rule,
 };
 
 use crate::forecast_text::forecast_text;
 use crate::received_alerts::ReceivedAlert;
+use crate::series_change_alerts::is_series_change;
 
 /// Criterion of an alert from outside: only its source knows it.
 const RECEIVED_CRITERION: &str = "received over /api/v2/alerts";
+/// Note of an alert from outside that was not received again.
+const SILENT_NOTE: &str = "Check that its source still runs and reaches topdeck: the alert ended \
+    because its time was over.";
 /// Severity of an alert without a known value of the label `severity`.
 const SEVERITY_DEFAULT: u8 = 2;
 /// Note of an alert whose rule is gone.
@@ -88,6 +92,13 @@ pub(crate) fn received_notification(alert: &ReceivedAlert) -> Notification {
         name => name,
     };
     let link = Some(&alert.generator_url).filter(|url| url.starts_with("http")).cloned();
+    let (criterion, notes) = match silent_since(alert) {
+        Some(since) => (
+            format!("{RECEIVED_CRITERION}, but not since {since}; nobody said that it is resolved"),
+            Some(SILENT_NOTE.to_owned()),
+        ),
+        None => (RECEIVED_CRITERION.to_owned(), notes(&alert.annotations, acknowledgement)),
+    };
     Notification {
         key: NotificationKey {
             alert_id: received_alert_id(alert),
@@ -101,16 +112,25 @@ pub(crate) fn received_notification(alert: &ReceivedAlert) -> Notification {
         annotations: own_annotations(&alert.annotations),
         since_ns: alert.starts_ns,
         at_ns,
-        criterion: RECEIVED_CRITERION.to_owned(),
+        criterion,
         impact: AlertImpact::default(),
         unit: String::new(),
         threshold: None,
         value: None,
         link,
-        notes: notes(&alert.annotations, acknowledgement),
+        notes,
         also_firing: Vec::new(),
         picture: None,
     }
+}
+
+/// When an alert from outside was last received, if it ended because it was not received again:
+/// nobody said that its condition does not hold.
+fn silent_since(alert: &ReceivedAlert) -> Option<String> {
+    let is_cleared = AlertClearance::of(&alert.annotations, 0).is_some();
+    let has_other_end = is_cleared || is_series_change(&alert.labels);
+    let is_silent = !alert.is_firing && !has_other_end && alert.ended_by_itself();
+    is_silent.then(|| format_time(alert.updated_ns))
 }
 
 /// Annotations of the rule.
@@ -208,6 +228,53 @@ fn severity(text: &str) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MINUTE_NS: i64 = 60 * 1_000_000_000;
+    /// 2023-11-14 22:13:20 UTC.
+    const RECEIVED_NS: i64 = 1_700_000_000_000_000_000;
+
+    #[test]
+    fn an_alert_that_is_not_received_any_more_ends_with_a_warning() {
+        // Ends 30 s, 1 min and 4 min after it was last received; the first one was resolved.
+        let ended = |after_ns: i64, is_timeout: bool| ReceivedAlert {
+            updated_ns: RECEIVED_NS,
+            ends_ns: RECEIVED_NS + after_ns,
+            is_timeout,
+            ..ReceivedAlert::default()
+        };
+        for (after_ns, is_timeout, is_told) in [
+            (MINUTE_NS / 2, false, false),
+            (MINUTE_NS, false, true),
+            (4 * MINUTE_NS, false, true),
+            (MINUTE_NS / 2, true, true),
+        ] {
+            let mut alert = ended(after_ns, is_timeout);
+            let sent = received_notification(&alert);
+            let criterion = match is_told {
+                true => {
+                    "received over /api/v2/alerts, but not since 2023-11-14 22:13:20Z; nobody \
+                     said that it is resolved"
+                }
+                false => RECEIVED_CRITERION,
+            };
+            let notes = is_told.then_some(SILENT_NOTE);
+            assert_eq!((sent.criterion.as_str(), sent.notes.as_deref()), (criterion, notes));
+            alert.is_firing = true;
+            assert_eq!(received_notification(&alert).criterion, RECEIVED_CRITERION);
+            alert.is_firing = false;
+            let by = "ann".to_owned();
+            let clearance = AlertClearance { at_ns: 0, by, note: String::new(), origin: None };
+            clearance.annotate(&mut alert.annotations);
+            let sent = received_notification(&alert);
+            assert_eq!(sent.criterion, RECEIVED_CRITERION);
+            assert!(sent.notes.is_some_and(|notes| notes.starts_with("Cleared by ann")));
+        }
+        // A change of series is forgotten after a week.
+        let labels = [("alertname", "SeriesChanged"), ("change", "1")];
+        let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let change = ReceivedAlert { labels, ..ended(4 * MINUTE_NS, false) };
+        assert_eq!(received_notification(&change).criterion, RECEIVED_CRITERION);
+    }
 
     #[test]
     fn severities_are_numbers_or_the_words_of_prometheus_users() {

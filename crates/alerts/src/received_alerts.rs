@@ -22,6 +22,9 @@ use crate::received_log::ReceivedLog;
 
 /// Alertmanager's default of `resolve_timeout`.
 pub(crate) const RESOLVE_TIMEOUT_NS: i64 = 5 * 60 * 1_000_000_000;
+/// A source that says that an alert has ended gives an end that is at most this much later than the
+/// request: its clock may be ahead. Prometheus gives an alert that fires at least 4 minutes.
+const GIVEN_END_AHEAD_MAX_NS: i64 = 60 * 1_000_000_000;
 /// How long a resolved alert is kept: as long as those of rules.
 const RESOLVED_RETENTION_NS: i64 = rules::RESOLVED_RETENTION_NS;
 /// Greatest age of the begin that a source gives, if it is a part of the identity of an alert. It
@@ -437,6 +440,12 @@ impl ReceivedAlert {
         clearance.annotate(&mut self.annotations);
         self.transition += 1;
         true
+    }
+
+    /// Whether an alert that does not fire ended because it was not received again.
+    pub(crate) fn ended_by_itself(&self) -> bool {
+        let ahead_ns = self.ends_ns.saturating_sub(self.updated_ns);
+        self.is_timeout || ahead_ns >= GIVEN_END_AHEAD_MAX_NS
     }
 
     /// When a resolved alert is forgotten. Its source may have given an end long ago.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use notify::AlertLabels;
 use rules::SeriesSetChange;
 
 use crate::received_alerts::{ReceivedAlert, ReceivedAlerts, ReceivedAlertsError, SubmittedAlert};
@@ -40,6 +41,11 @@ impl ChangeSeverity {
     }
 }
 
+/// Whether labels are those of such an alert.
+pub(crate) fn is_series_change(labels: &AlertLabels) -> bool {
+    labels.get("alertname").is_some_and(|name| name == ALERT_NAME)
+}
+
 /// Raises and ends the alerts.
 pub(crate) struct SeriesChangeAlerts {
     pub(crate) received: Arc<ReceivedAlerts>,
@@ -51,10 +57,7 @@ impl SeriesChangeAlerts {
     /// Alerts that fire.
     fn firing(&self) -> Vec<Arc<ReceivedAlert>> {
         let mut alerts = self.received.alerts();
-        alerts.retain(|alert| {
-            let name = alert.labels.get("alertname");
-            alert.is_firing && name.is_some_and(|name| name == ALERT_NAME)
-        });
+        alerts.retain(|alert| alert.is_firing && is_series_change(&alert.labels));
         alerts
     }
 
