@@ -513,4 +513,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
+mod compliance_tests;
+#[cfg(test)]
 mod tests;

@@ -203,7 +203,7 @@ fn a_change_that_cannot_be_stored_is_not_made() {
 
 const DATA: &str = "/data";
 
-fn sim_disk() -> SimDisk {
+pub(super) fn sim_disk() -> SimDisk {
     let disk = SimDisk::new(1);
     disk.process().create_dir(Path::new(DATA)).expect("a directory");
     disk.process().sync_dir(Path::new("/")).expect("durable");
@@ -211,7 +211,7 @@ fn sim_disk() -> SimDisk {
 }
 
 /// Alerts of a simulated disk, whose file is replaced after few changes.
-fn open_on(process: &SimProcess, now_ns: i64) -> (ReceivedAlerts, Option<String>) {
+pub(super) fn open_on(process: &SimProcess, now_ns: i64) -> (ReceivedAlerts, Option<String>) {
     let disk = Arc::new(process.clone());
     let (alerts, problem) = ReceivedAlerts::open(disk, Path::new(DATA), now_ns);
     lock(&alerts.written).log.set_changes_bytes_min(300);
