@@ -121,7 +121,10 @@ impl RuleWorker {
                     for selector in std::iter::once(selector).chain(&buckets) {
                         view.each_key(selector, &mut |_, series| {
                             if !is_alert_series(series.name) {
-                                let readers = places.entry(series.selected.id()).or_default();
+                                // Most series have one reader, and there may be very many.
+                                let readers = places
+                                    .entry(series.selected.id())
+                                    .or_insert_with(|| Vec::with_capacity(1));
                                 // Several selectors of a query may find a series.
                                 if readers.last() != Some(&place) {
                                     readers.push(place);
