@@ -55,6 +55,8 @@ pub enum ExemplarSource {
     RemoteWrite,
     /// A scrape.
     Scrape,
+    /// Captured packets.
+    Wire,
     /// In a way that a later version knows, with its number.
     Other(u8),
 }
@@ -66,6 +68,7 @@ impl ExemplarSource {
             ExemplarSource::Otlp => "otlp",
             ExemplarSource::RemoteWrite => "remote_write",
             ExemplarSource::Scrape => "scrape",
+            ExemplarSource::Wire => "wire",
             ExemplarSource::Other(_) => "other",
         }
     }
@@ -75,6 +78,7 @@ impl ExemplarSource {
             ExemplarSource::Otlp => 0,
             ExemplarSource::RemoteWrite => 1,
             ExemplarSource::Scrape => 2,
+            ExemplarSource::Wire => 3,
             ExemplarSource::Other(number) => number,
         }
     }
@@ -84,6 +88,7 @@ impl ExemplarSource {
             0 => ExemplarSource::Otlp,
             1 => ExemplarSource::RemoteWrite,
             2 => ExemplarSource::Scrape,
+            3 => ExemplarSource::Wire,
             number => ExemplarSource::Other(number),
         }
     }

@@ -25,8 +25,6 @@ use crate::pending_samples::{PendingHistogram, WireSeries};
 /// retry.
 const FINAL_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY_DELAY: Duration = Duration::from_millis(100);
-/// Captured packets.
-const EXEMPLAR_SOURCE: ExemplarSource = ExemplarSource::Other(3);
 
 pub(crate) struct IntervalWriter {
     intake: Arc<Intake>,
@@ -262,7 +260,7 @@ impl IntervalWriter {
                 trace_id: operation.trace_id,
                 span_id: operation.span_id,
                 attributes: ExemplarAttributes::default(),
-                source: EXEMPLAR_SOURCE,
+                source: ExemplarSource::Wire,
             };
             let mut described = || series(of.metric, &self.host, &of.labels);
             writer.exemplar(&self.key, &mut described, &exemplar);

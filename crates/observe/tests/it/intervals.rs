@@ -297,4 +297,5 @@ fn requests_with_a_trace_are_exemplars() {
     let time = |number: u64, latency: u64| START + number * SECOND + latency;
     let expected = [(2, 18, 900_000.0, time(2, 900_000)), (3, 19, 3_100.0, time(3, 3_100))];
     assert_eq!(found, expected);
+    assert!(rows.exemplars.iter().all(|of| of.source.name() == "wire"));
 }
