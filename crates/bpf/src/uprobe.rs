@@ -76,7 +76,7 @@ fn attach_error(error: &io::Error) -> String {
     let remedy = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
             "; run as root or grant CAP_BPF and CAP_PERFMON (Linux 6.18 requires CAP_SYS_ADMIN \
-             too), and check kernel lockdown"
+             too; for units of systemd: drop-in wire-tls-admin.conf), and check kernel lockdown"
         }
         Some(libc::EINVAL) => "; its file system does not allow probes, or it is damaged",
         Some(libc::EMFILE) => "; raise the limit of open files (ulimit -n)",
@@ -103,6 +103,6 @@ mod tests {
         let denied = io::Error::from_raw_os_error(libc::EACCES);
         let text = attach_error(&denied);
         assert!(text.starts_with("cannot attach a probe: "), "{text}");
-        assert!(text.contains("CAP_PERFMON (Linux 6.18 requires CAP_SYS_ADMIN too)"), "{text}");
+        assert!(text.contains("CAP_PERFMON (Linux 6.18 requires CAP_SYS_ADMIN too; "), "{text}");
     }
 }

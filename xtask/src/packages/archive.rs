@@ -20,13 +20,14 @@ const FILES: [(&str, &str); 7] = [
 ];
 
 /// Units of systemd, and examples of drop-ins, in `packaging/systemd`.
-pub(super) const UNITS: [&str; 6] = [
+pub(super) const UNITS: [&str; 7] = [
     "topdeck.service",
     "topdeck-agent.service",
     "drop-ins/bpf.conf",
     "drop-ins/programs.conf",
     "drop-ins/wire.conf",
     "drop-ins/wire-tls.conf",
+    "drop-ins/wire-tls-admin.conf",
 ];
 
 /// Where units of a package and of an archive expect the program.

@@ -41,6 +41,7 @@ fn archive_has_all_files() {
         "systemd/drop-ins/",
         "systemd/drop-ins/bpf.conf",
         "systemd/drop-ins/programs.conf",
+        "systemd/drop-ins/wire-tls-admin.conf",
         "systemd/drop-ins/wire-tls.conf",
         "systemd/drop-ins/wire.conf",
         "systemd/topdeck-agent.service",

@@ -58,6 +58,7 @@ fn files_belong_to_root_and_have_fixed_modes() {
         ("./usr/share/fish/vendor_completions.d/topdeck.fish", "-rw-r--r--"),
         ("./usr/share/man/man1/topdeck-serve.1.gz", "-rw-r--r--"),
         ("./usr/share/topdeck/drop-ins/wire-tls.conf", "-rw-r--r--"),
+        ("./usr/share/topdeck/drop-ins/wire-tls-admin.conf", "-rw-r--r--"),
         ("./usr/share/topdeck/all-keys.toml", "-rw-r--r--"),
     ] {
         assert_eq!(mode(path), expected, "{path}");

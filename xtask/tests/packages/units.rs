@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const DROP_INS: [&str; 4] = ["bpf", "programs", "wire-tls", "wire"];
+const DROP_INS: [&str; 5] = ["bpf", "programs", "wire-tls-admin", "wire-tls", "wire"];
 
 /// Checks the exposure of a unit with drop-ins, in tenths; the test is skipped without systemd.
 #[track_caller]
@@ -102,6 +102,11 @@ fn units_leave_what_roles_need() {
     let bpf = "\nSystemCallFilter=@system-service bpf perf_event_open\n";
     assert!(agent.contains(bpf) && agent.contains("\nAmbientCapabilities=CAP_BPF CAP_PERFMON\n"));
     assert!(read("drop-ins/bpf.conf").contains("\nSystemCallFilter=bpf perf_event_open\n"));
+    // Linux 6.18 attaches no uprobe without it.
+    let admin = read("drop-ins/wire-tls-admin.conf");
+    for setting in ["CapabilityBoundingSet", "AmbientCapabilities"] {
+        assert!(admin.contains(&format!("\n{setting}=CAP_SYS_ADMIN\n")), "{setting}");
+    }
     let wire = read("drop-ins/wire.conf");
     assert!(wire.contains("CAP_NET_RAW") && wire.contains("RestrictAddressFamilies=AF_PACKET"));
 }
