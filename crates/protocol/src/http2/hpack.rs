@@ -5,6 +5,11 @@
 //! added since are known, and those before have no value. For the same reason its table may be
 //! smaller than that of the connection. It retains only headers of interest, and allocates nothing
 //! per block.
+//!
+//! No library does that. h2 keeps its decoder private; hpack, fluke-hpack and httlib-hpack end with
+//! an error at the first entry that they do not have (`HeaderIndexOutOfBounds`, `InvalidIndex`), so
+//! that a connection that was joined late could not be read at all, and retain all names and
+//! values. The examples of RFC 7541 are tests, and `observe_http2` is a fuzz target.
 
 use std::collections::VecDeque;
 
