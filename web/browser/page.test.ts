@@ -244,6 +244,22 @@ test("a selection is broken down by label", async () => {
   await expect.poll(() => panel.innerText()).toBe(shown);
 });
 
+test("a pointer near a mark shows its text, on the heatmap and on the bars below", async () => {
+  await explore({ threshold: "1.5s" });
+  for (const chart of [".heatmap", ".above-threshold"]) {
+    const over = page.locator(`${chart} .u-over`);
+    await over.scrollIntoViewIfNeeded();
+    const { x, y, width, height } = (await over.boundingBox())!;
+    const title = async () => {
+      await page.mouse.move(x + width / 2 + 30, y + height / 2);
+      await page.mouse.move(x + width / 2, y + height / 2);
+      return over.getAttribute("title");
+    };
+    await expect.poll(title).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d: deployed 1\.5$/);
+  }
+  expect(await page.locator(".heatmap").getAttribute("aria-label")).toContain("deployed 1.5");
+});
+
 test("each preset of the time range ends now", async () => {
   await explore();
   const presets = page.getByRole("group", { name: "Presets" });

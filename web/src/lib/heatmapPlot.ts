@@ -7,11 +7,11 @@ import uPlot from "uplot";
 
 import type { HeatmapColumn, Gap, Heatmap } from "./api";
 import { drawnBounds, type Cell } from "./distribution";
-import { paintMarks } from "./markPainter";
+import { markPlugin } from "./markPlugin";
 import { MARGIN, Overlay } from "./overlay";
 import { Raster, ROWS, type HeatmapStyle } from "./raster";
 import { Scale } from "./scale";
-import { fontScale, chartFont } from "./screen";
+import { chartFont, cssValue, fontScale } from "./screen";
 import * as time from "./time";
 import type { TimeMark } from "./timeMarks.svelte";
 import { formatValue } from "./unit";
@@ -166,6 +166,7 @@ export class HeatmapPlot {
       width,
       height,
       legend: { show: false },
+      plugins: [markPlugin(() => this.marks)],
       padding: [12, MARGIN * fontScale(), 0, 0],
       cursor: {
         y: false,
@@ -219,7 +220,6 @@ export class HeatmapPlot {
           hatch(ctx, cssValue(this.box, "--gap"), from, top, Math.max(to - from, 3), height);
       }
     }
-    paintMarks(u, this.marks, (name) => cssValue(this.box, name));
     this.overlays.draw(
       ctx,
       this.columns,
@@ -360,10 +360,6 @@ function finiteLow(cell: Cell): number {
 
 function finiteHigh(cell: Cell): number {
   return Number.isFinite(cell.upper) ? cell.upper : Math.max(cell.lower, 0);
-}
-
-export function cssValue(element: HTMLElement, name: string): string {
-  return getComputedStyle(element).getPropertyValue(name).trim();
 }
 
 /** Gaps are hatched, not only coloured. */

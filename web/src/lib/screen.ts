@@ -20,6 +20,11 @@ export function fontScale(): number {
   return parseFloat(getComputedStyle(document.documentElement).fontSize) / BASE_FONT;
 }
 
+/** A custom property of app.css. */
+export function cssValue(element: HTMLElement, name: string): string {
+  return getComputedStyle(element).getPropertyValue(name).trim();
+}
+
 /** The font of texts in charts. */
 export function chartFont(): string {
   return `${Math.round(12 * fontScale())}px system-ui, sans-serif`;
