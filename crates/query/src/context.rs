@@ -9,7 +9,7 @@ pub trait QueryContext: Sync {
     fn is_cancelled(&self) -> bool;
 
     /// Reserves memory before, or soon after, it is used; may wait until other queries release
-    /// some.
+    /// some. It counts as reserved even after an error, and is released as after none.
     fn reserve_memory(&self, _bytes: u64) -> Result<()> {
         Ok(())
     }

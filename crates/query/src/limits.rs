@@ -44,9 +44,11 @@ impl<'a> QueryBudget<'a> {
     pub(crate) fn charge_samples(&self, samples: u64) -> Result<()> {
         // Relaxed: only an amount, which orders nothing else.
         let found = self.samples.fetch_add(samples, Ordering::Relaxed).saturating_add(samples);
-        let charged = self
-            .check_samples(found)
-            .and_then(|()| self.context.reserve_memory(samples.saturating_mul(SAMPLE_BYTES)));
+        let charged = self.check_samples(found).and_then(|()| {
+            let bytes = samples.saturating_mul(SAMPLE_BYTES);
+            let reserved = self.context.reserve_memory(bytes);
+            reserved.inspect_err(|_| self.context.release_memory(bytes))
+        });
         // What is not charged must not be released.
         charged.inspect_err(|_| _ = self.samples.fetch_sub(samples, Ordering::Relaxed))?;
         self.check_deadline()
@@ -141,11 +143,13 @@ impl Drop for QueryBudget<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicI64;
+
     use super::*;
 
     /// Context with a fixed amount of memory.
     struct MemoryContext {
-        free: AtomicU64,
+        free: AtomicI64,
     }
 
     impl QueryContext for MemoryContext {
@@ -154,22 +158,22 @@ mod tests {
         }
 
         fn reserve_memory(&self, bytes: u64) -> Result<()> {
-            let taken = self
-                .free
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(bytes));
-            let denied = || Error::Memory { message: "no memory".to_owned(), is_transient: true };
-            taken.map(drop).map_err(|_| denied())
+            let bytes = bytes as i64;
+            if self.free.fetch_sub(bytes, Ordering::Relaxed) >= bytes {
+                return Ok(());
+            }
+            Err(Error::Memory { message: "no memory".to_owned(), is_transient: true })
         }
 
         fn release_memory(&self, bytes: u64) {
-            self.free.fetch_add(bytes, Ordering::Relaxed);
+            self.free.fetch_add(bytes as i64, Ordering::Relaxed);
         }
     }
 
     #[test]
     fn a_query_draws_on_the_memory_of_its_context() {
-        let memory = MemoryContext { free: AtomicU64::new(100 * SAMPLE_BYTES) };
-        let free = || memory.free.load(Ordering::Relaxed) / SAMPLE_BYTES;
+        let memory = MemoryContext { free: AtomicI64::new(100 * SAMPLE_BYTES as i64) };
+        let free = || memory.free.load(Ordering::Relaxed) / SAMPLE_BYTES as i64;
         let budget = QueryBudget::new(Limits::default(), &memory);
         budget.charge_samples(60).unwrap();
         assert_eq!(free(), 40);

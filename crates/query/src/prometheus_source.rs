@@ -251,7 +251,7 @@ impl<'a> PrometheusSource<'a> {
                 self.add_hint(bound_hint(labels.name(), &histogram.unit, &bounds));
             }
             selected.retain(|(labels, _)| !stored.contains(labels));
-            selected.sort_by(|a, b| a.0.cmp(&b.0));
+            model::sort::by(&mut selected, |a, b| a.0.cmp(&b.0));
             let of_selected = selected.iter().map(|(_, bound)| *bound).collect();
             let tables = Arc::new(read.into_tables(of_selected));
             for (labels, bound) in selected {
@@ -272,9 +272,8 @@ impl<'a> PrometheusSource<'a> {
     /// Reserves memory until the source is dropped.
     fn reserve(&self, samples: u64) -> Result<()> {
         let bytes = samples.saturating_mul(SAMPLE_BYTES);
-        self.context.reserve_memory(bytes)?;
         self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Ok(())
+        self.context.reserve_memory(bytes)
     }
 
     /// Stored series of handles.

@@ -74,9 +74,8 @@ impl<'a> StoreSource<'a> {
     }
 
     fn reserve_series(&self, bytes: u64) -> Result<()> {
-        self.context.reserve_memory(bytes)?;
         self.series_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Ok(())
+        self.context.reserve_memory(bytes)
     }
 
     /// Rows of a classic histogram, without their values.
@@ -373,8 +372,9 @@ impl Source for StoreSource<'_> {
         drop(memory);
         let Some(rows) = rows else { return Ok(()) };
         let Some(ahead) = SamplesAhead::new(range.clone(), series, rows) else { return Ok(()) };
-        if self.context.reserve_memory(ahead.bytes()).is_ok() {
-            self.replace_ahead(Some(Arc::new(ahead)));
+        match self.context.reserve_memory(ahead.bytes()) {
+            Ok(()) => self.replace_ahead(Some(Arc::new(ahead))),
+            Err(_) => self.context.release_memory(ahead.bytes()),
         }
         Ok(())
     }

@@ -28,6 +28,9 @@ pub(super) struct StoreNumberGroups<'s> {
     _memory: ReadMemory<'s>,
 }
 
+/// Rows of a series between two requests for memory.
+const ROWS_AT_ONCE: usize = 4096;
+
 impl<'s> StoreNumberGroups<'s> {
     /// `None` if the series, whose number is known, are not of numbers of a time, may have gaps, or
     /// have too many groups.
@@ -85,11 +88,19 @@ impl<'s> StoreNumberGroups<'s> {
         let (mut rows, mut gaps) = (Vec::new(), Vec::new());
         for at in series {
             rows.clear();
+            let mut memory = ReadMemory { context: self.source.context, bytes: 0 };
+            let mut reserved = Ok(());
             gaps.extend(reader.samples(&self.groups.series[at], &mut |sample: Sample| {
-                if let SampleValue::Number(value) = sample.value {
+                if let SampleValue::Number(value) = sample.value
+                    && reserved.is_ok()
+                {
+                    if rows.len().is_multiple_of(ROWS_AT_ONCE) {
+                        reserved = memory.grow((ROWS_AT_ONCE * size_of::<Row<f64>>()) as u64);
+                    }
                     rows.push(Row { start: sample.start, end: sample.end, value });
                 }
             })?);
+            reserved?;
             each(self.row(at, &rows))?;
         }
         Ok(gaps)

@@ -175,6 +175,8 @@ impl Reservoir {
         let is_full = is_first && self.bytes >= budget;
         if is_full && !self.minutes.get(&minute).is_some_and(|of| of.series.contains_key(&series)) {
             self.counts.evicted = self.counts.evicted.saturating_add(1);
+            self.set_incomplete_before(end);
+            self.set_changed();
             return;
         }
         let of_minute = self.minutes.entry(minute).or_insert_with(|| {
