@@ -186,7 +186,7 @@ impl AlertHistory {
         let known: std::collections::HashSet<u64> =
             entries.iter().map(|entry| entry.number).collect();
         entries.extend(recent.into_iter().filter(|entry| !known.contains(&entry.number)));
-        entries.sort_by_key(|entry| entry.number);
+        model::sort::by_key(&mut entries, |entry| entry.number);
         Ok(entries)
     }
 

@@ -41,7 +41,7 @@ impl QueryPace {
         let next = |place: &RulePlace| self.rules.get(place).map(|timing| timing.next);
         let mut due: Vec<RulePlace> = arrived.to_vec();
         due.retain(|place| next(place).is_none_or(|next| next <= now));
-        due.sort_by_key(next);
+        model::sort::by_key(&mut due, next);
         let duration = |place: &RulePlace| self.rules.get(place).map(|timing| timing.duration);
         let mut expected = Duration::ZERO;
         due.retain(|place| {

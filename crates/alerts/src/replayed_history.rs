@@ -32,7 +32,7 @@ impl ReplayedHistory {
 
     /// Adds the changes to the history of a data directory, by time. No role may use it.
     pub fn write(mut self, disk: Arc<dyn Disk>, data: &Path) -> Result<()> {
-        self.entries.sort_by_key(|entry| entry.time_ns);
+        model::sort::by_key(&mut self.entries, |entry| entry.time_ns);
         let (history, problem) = AlertHistory::open(disk, data);
         match problem {
             Some(problem) => Err(AlertsError::History(problem)),

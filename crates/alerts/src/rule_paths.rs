@@ -51,7 +51,7 @@ fn matching_entries(dir: &Path, name: &Pattern) -> Result<Vec<PathBuf>> {
             ) => {}
         Err(error) => return Err(failed(error)),
     }
-    matching.sort();
+    matching.sort_unstable();
     Ok(matching)
 }
 

@@ -222,7 +222,7 @@ fn expire(silence: &mut Silence, now_ns: i64) {
 fn has_same_matchers(old: &Silence, new: &Silence) -> bool {
     let texts = |silence: &Silence| -> Vec<String> {
         let mut texts: Vec<String> = silence.matchers.iter().map(ToString::to_string).collect();
-        texts.sort();
+        texts.sort_unstable();
         texts
     };
     let intervals = |silence: &Silence| -> Vec<String> {

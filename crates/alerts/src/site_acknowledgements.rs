@@ -67,7 +67,7 @@ pub(crate) fn site_acknowledgements(state: &PublishedState) -> Vec<SiteAcknowled
     });
     let mut found: Vec<SiteAcknowledgement> =
         own.chain(received).filter(|one| one.until_ns > state.now_ns).collect();
-    found.sort_by_key(|one| std::cmp::Reverse(one.at_ns));
+    model::sort::by_key(&mut found, |one| std::cmp::Reverse(one.at_ns));
     found.truncate(ACKNOWLEDGEMENTS_MAX);
     let mut text_bytes = 0;
     found.retain(|one| {

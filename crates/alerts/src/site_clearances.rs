@@ -74,7 +74,7 @@ impl SiteClearances {
             by_place.insert(one.place.clone(), one);
         }
         self.0 = by_place.into_values().filter(|one| is_listed(one, now_ns)).collect();
-        self.0.sort_by_key(|one| std::cmp::Reverse(one.at_ns));
+        model::sort::by_key(&mut self.0, |one| std::cmp::Reverse(one.at_ns));
         self.0.truncate(CLEARANCES_MAX);
         let mut text_bytes = 0;
         self.0.retain(|one| {

@@ -49,7 +49,7 @@ pub(crate) static SLO: RouteSpec = RouteSpec {
 /// Response of `/v1/slos`.
 pub(crate) fn slos(service: &SloService, published: &PublishedAlerts) -> Json {
     let mut all = service.all();
-    all.sort_by(by_budget_left);
+    model::sort::by(&mut all, by_budget_left);
     let alerts = published.read();
     let now_ns = service.now();
     let slo = |status: &SloStatus| {

@@ -87,7 +87,7 @@ struct Window {
 
 /// Windows by time; those that overlap, or follow each other, are one.
 fn united(mut windows: Vec<Window>) -> Vec<Window> {
-    windows.sort_by_key(|window| (window.range.start, window.silence));
+    model::sort::by_key(&mut windows, |window| (window.range.start, window.silence));
     let mut all: Vec<Window> = Vec::new();
     for window in windows {
         match all.last_mut().filter(|last| window.range.start <= last.range.end) {

@@ -33,7 +33,7 @@ pub(crate) fn list_entries(dir: &Path) -> Result<Vec<String>, ApiError> {
         let entry = entry.map_err(|error| io_error(dir, &error))?;
         names.extend(entry.file_name().into_string().ok());
     }
-    names.sort();
+    names.sort_unstable();
     Ok(names)
 }
 

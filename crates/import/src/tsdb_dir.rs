@@ -63,7 +63,7 @@ impl TsdbDir {
         let parents: Vec<String> =
             blocks.iter().flatten().flat_map(|block| block.parents.clone()).collect();
         blocks.retain(|block| !block.as_ref().is_ok_and(|block| parents.contains(&block.id)));
-        blocks.sort_by_key(|block| match block {
+        model::sort::by_key(&mut blocks, |block| match block {
             Ok(block) => (block.start_ms, block.id.clone()),
             Err(_) => (i64::MAX, String::new()),
         });

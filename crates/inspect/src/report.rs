@@ -26,7 +26,7 @@ pub(crate) fn metrics_table(
         }
         rows.push([escape_control(&values::series_name(metric)), escape_control(&value)]);
     }
-    rows.sort();
+    rows.sort_unstable();
     format_table(&rows, [false, false])
 }
 

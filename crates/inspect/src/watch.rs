@@ -38,7 +38,7 @@ pub fn change_rows(
             rows.push(report::change_row(metric, &change, Some(over_ns)));
         }
     }
-    rows.sort();
+    rows.sort_unstable();
     rows
 }
 

@@ -253,7 +253,7 @@ impl AbsenceMonitor {
             SourceActivity { id: *id, name: name_of(*id), state, last: history.last, interval }
         };
         let mut sources: Vec<SourceActivity> = state.sources.iter().map(source).collect();
-        sources.sort_by(|a, b| a.name.cmp(&b.name).then(a.id.cmp(&b.id)));
+        model::sort::by(&mut sources, |a, b| a.name.cmp(&b.name).then(a.id.cmp(&b.id)));
         sources
     }
 }

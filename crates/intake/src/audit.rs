@@ -141,8 +141,9 @@ impl AuditInputs {
         let mut producers: Vec<ProducerAudit> =
             ids.into_iter().map(|id| self.producer_audit(id)).collect();
         producers.retain(|producer| producer.id.is_some() || producer.has_data());
-        producers
-            .sort_by(|a, b| (a.id.is_none(), &a.name, a.id).cmp(&(b.id.is_none(), &b.name, b.id)));
+        model::sort::by(&mut producers, |a, b| {
+            (a.id.is_none(), &a.name, a.id).cmp(&(b.id.is_none(), &b.name, b.id))
+        });
         Audit {
             started_at: self.ledger.started_at(),
             process_started_at: self.process_started_at,

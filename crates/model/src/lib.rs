@@ -35,6 +35,7 @@ mod gap;
 mod sample;
 pub mod selector;
 mod series;
+pub mod sort;
 pub mod text_file;
 pub mod wire;
 

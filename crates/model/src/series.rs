@@ -172,7 +172,7 @@ impl Series {
 
     /// Sorts the labels, and rejects sizes above the limits and duplicate labels.
     pub fn validate(mut self) -> Result<Series> {
-        self.labels.sort();
+        self.labels.sort_unstable();
         check_size("metric name", self.name.len(), 1, NAME_BYTES_MAX, "bytes")?;
         check_size("unit", self.unit.len(), 0, UNIT_BYTES_MAX, "bytes")?;
         check_size("series", self.labels.len(), 0, LABELS_MAX, "labels")?;

@@ -87,7 +87,7 @@ pub fn read_contacts(root: &DeTable<'_>) -> (Vec<ConfiguredContact>, Vec<NotifyP
         }
     }
     problems.extend(failover_problems(&contacts, &positions));
-    problems.sort_by_key(|problem| problem.byte);
+    model::sort::by_key(&mut problems, |problem| problem.byte);
     (contacts, problems)
 }
 

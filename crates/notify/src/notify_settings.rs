@@ -81,7 +81,7 @@ impl NotifySettings {
             problems.push(NotifyProblem { byte, what: what.to_owned() });
         }
         if !problems.is_empty() {
-            problems.sort_by_key(|problem| problem.byte);
+            model::sort::by_key(&mut problems, |problem| problem.byte);
             return Err(problems);
         }
         let routing = routing.unwrap_or_default();

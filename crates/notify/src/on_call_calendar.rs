@@ -94,7 +94,7 @@ impl OnCallCalendar {
             false => Err(problems),
         };
         calendar.map_err(|mut problems| {
-            problems.sort_by_key(|problem| problem.line);
+            model::sort::by_key(&mut problems, |problem| problem.line);
             problems.truncate(PROBLEMS_MAX);
             problems
         })
@@ -283,7 +283,7 @@ fn join_events(
         let what = format!("limit of events with RRULE ({RECURRING_MAX}) exceeded");
         return Err(CalendarProblem { line: event.line, what });
     }
-    recurring.sort_by_key(|event| Reverse(rank(&event.version)));
+    model::sort::by_key(&mut recurring, |event| Reverse(rank(&event.version)));
     Ok(OnCallCalendar { shifts: join_shifts(single), recurring, zone })
 }
 
@@ -294,7 +294,7 @@ fn rank(version: &EventVersion) -> (i64, usize) {
 
 /// Shifts of events without a recurrence rule.
 fn join_shifts(mut events: Vec<CalendarEvent>) -> Vec<CalendarShift> {
-    events.sort_by_key(|event| rank(&event.version));
+    model::sort::by_key(&mut events, |event| rank(&event.version));
     let mut bounds: Vec<(i64, bool, usize)> = Vec::with_capacity(2 * events.len());
     for (at, event) in events.iter().enumerate() {
         let start_ns = event.start.instant_ns();

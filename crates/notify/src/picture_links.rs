@@ -124,7 +124,7 @@ impl PictureLinks {
         }
         let excess = pictures.len().saturating_sub(PICTURES_MAX);
         if excess > 0 {
-            pictures.sort();
+            pictures.sort_unstable();
         }
         pictures.iter().take(excess).try_for_each(|(_, path)| fs::remove_file(path))
     }

@@ -155,7 +155,7 @@ impl Silence {
         let all = start_ns..end_ns;
         let mut found: Vec<Range<i64>> =
             self.recurrences.iter().flat_map(|one| one.ranges_within(&all)).collect();
-        found.sort_by_key(|range| range.start);
+        model::sort::by_key(&mut found, |range| range.start);
         let mut active: Vec<Range<i64>> = Vec::new();
         for range in found {
             match active.last_mut().filter(|last| range.start <= last.end) {

@@ -230,6 +230,6 @@ fn merge_in_flight(mut summaries: Vec<InFlightSummary>) -> Vec<InFlightSummary> 
         is_same
     });
     // Stable: those of the same time stay in the order of their names.
-    summaries.sort_by_key(|summary| summary.oldest);
+    model::sort::by_key(&mut summaries, |summary| summary.oldest);
     summaries
 }

@@ -114,8 +114,9 @@ impl<N: SlotName> SeriesSlots<N> {
         if !admits {
             return;
         }
-        without_slot
-            .sort_by(|(name, time), (other, more)| more.total_cmp(time).then(name.cmp(other)));
+        model::sort::by(&mut without_slot, |(name, time), (other, more)| {
+            more.total_cmp(time).then(name.cmp(other))
+        });
         let mut candidates = without_slot.into_iter();
         while self.slots.len() < self.limit
             && let Some((name, time)) = candidates.next()

@@ -154,8 +154,10 @@ pub fn break_down(
             labels.push(label_breakdown(name, by_value, total));
         }
     }
-    labels.sort_by(|a, b| b.divergence.total_cmp(&a.divergence).then(a.label.cmp(&b.label)));
-    gaps.sort();
+    model::sort::by(&mut labels, |a, b| {
+        b.divergence.total_cmp(&a.divergence).then(a.label.cmp(&b.label))
+    });
+    gaps.sort_unstable();
     gaps.dedup();
     Ok(Breakdown { inside, outside, values, labels, gaps })
 }
@@ -214,7 +216,9 @@ fn label_breakdown(
         .sum::<f64>()
         .clamp(0.0, 1.0);
     let excess = |of: &ValueBreakdown| of.share_inside - of.share_outside;
-    splits.sort_by(|a, b| excess(b).total_cmp(&excess(a)).then(a.value.cmp(&b.value)));
+    model::sort::by(&mut splits, |a, b| {
+        excess(b).total_cmp(&excess(a)).then(a.value.cmp(&b.value))
+    });
     let label = if name == NAME { "name" } else { name }.to_owned();
     LabelBreakdown { label, divergence, values: splits }
 }

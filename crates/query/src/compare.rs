@@ -148,7 +148,7 @@ fn compare_sides([a, b]: [SelectedIntervals; 2], budget: &QueryBudget<'_>) -> Re
     });
     let mut gaps = a.gaps;
     gaps.extend(b.gaps);
-    gaps.sort();
+    gaps.sort_unstable();
     gaps.dedup();
     Ok(Comparison {
         distance: bracket(Mixture::wasserstein),
@@ -266,7 +266,7 @@ fn probability_of_superiority(a: &Mixture, b: &Mixture) -> Bracket {
     let ends = |end: fn(&Cell) -> f64| {
         let mut cells: Vec<(f64, f64)> =
             cells_of(a).iter().map(|cell| (end(cell), cell.count as f64)).collect();
-        cells.sort_by(|x, y| x.0.total_cmp(&y.0));
+        model::sort::by(&mut cells, |x, y| x.0.total_cmp(&y.0));
         let mut sum = 0.0;
         for cell in &mut cells {
             sum += cell.1;

@@ -165,7 +165,7 @@ fn finish(
     unit: Option<String>,
 ) -> QueryResult {
     let mut gaps = evaluation.gaps;
-    gaps.sort();
+    gaps.sort_unstable();
     gaps.dedup();
     QueryResult { data, steps, warnings: evaluation.warnings, gaps, unit }
 }

@@ -94,7 +94,7 @@ impl LabelSet {
             .map(|(name, value)| HashedLabel::new(name.into(), value.into()))
             .collect();
         labels.reverse();
-        labels.sort_by(|a, b| a.name.cmp(&b.name));
+        model::sort::by(&mut labels, |a, b| a.name.cmp(&b.name));
         labels.dedup_by(|a, b| a.name == b.name);
         labels.retain(|label| !label.value.is_empty());
         LabelSet::of_labels(labels)

@@ -361,7 +361,7 @@ impl Overview {
             }
             read => read,
         };
-        rows.sort_by_key(|(_, row)| row.last_reads(times.today_start));
+        model::sort::by_key(&mut rows, |(_, row)| row.last_reads(times.today_start));
         let mut has_read = false;
         for (key, row) in &mut rows {
             // By an earlier part of this refresh.
@@ -386,7 +386,7 @@ impl Overview {
         }
         let due_at = |row: &RowState| row.due_at(times.today_start);
         rows.retain(|(_, row)| row.read_at.is_some() && due_at(row) <= times.now);
-        rows.sort_by_key(|(_, row)| due_at(row));
+        model::sort::by_key(&mut rows, |(_, row)| due_at(row));
         has_read = false;
         for (key, row) in rows {
             if has_read && elapsed() >= budget {
@@ -432,7 +432,7 @@ impl Overview {
         let mut rows: Vec<&mut OverviewRow> = rows.iter_mut().chain(summary.rows_mut()).collect();
         let attempted_at =
             |key: &RowKey| self.rows.get(key).and_then(|row| row.users_attempted_at());
-        rows.sort_by_key(|row| attempted_at(&row.key));
+        model::sort::by_key(&mut rows, |row| attempted_at(&row.key));
         let mut is_complete = true;
         for row in rows {
             let Some(state) = self.rows.get(&row.key) else { continue };
@@ -456,7 +456,7 @@ impl Overview {
             return;
         }
         let mut rows: Vec<(&RowKey, &Arc<RowState>)> = self.rows.iter().collect();
-        rows.sort_by(|(_, a), (_, b)| {
+        model::sort::by(&mut rows, |(_, a), (_, b)| {
             a.is_refused.cmp(&b.is_refused).then_with(|| a.rank().compare(&b.rank()))
         });
         let mut removed: Vec<RowKey> = Vec::new();
@@ -528,7 +528,7 @@ impl Overview {
             ranked.push((key, state, standing, rank));
         }
         // Stable: rows of equal rank stay in the order of their names.
-        ranked.sort_by(|(.., a), (.., b)| a.compare(b));
+        model::sort::by(&mut ranked, |(.., a), (.., b)| a.compare(b));
         let total = ranked.len();
         let incomplete =
             ranked.iter().filter(|(_, state, ..)| !state.is_complete(times.today_start)).count();

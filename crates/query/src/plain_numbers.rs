@@ -92,7 +92,7 @@ pub(crate) fn remove_plain_numbers(handles: &mut Vec<SeriesHandle>) -> Option<St
             _ => handles.push(handle),
         }
     }
-    removed.sort_by(|a, b| a.labels.cmp(&b.labels));
+    model::sort::by(&mut removed, |a, b| a.labels.cmp(&b.labels));
     let named: Vec<String> =
         removed.iter().take(EXAMPLES).map(|handle| handle.labels.to_string()).collect();
     let more = match removed.len().saturating_sub(EXAMPLES) {

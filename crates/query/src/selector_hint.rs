@@ -120,7 +120,7 @@ fn common_words_hint<'a>(name: &str, metrics: impl Iterator<Item = &'a str>) -> 
         has(&stored, &asked) || (metric.len() >= WORD_MIN && has(&asked, &stored))
     };
     let mut found: Vec<&str> = metrics.filter(is_common).collect();
-    found.sort_by_key(|metric| (metric.len(), *metric));
+    model::sort::by_key(&mut found, |metric| (metric.len(), *metric));
     found.dedup();
     match &found[..] {
         [] => None,

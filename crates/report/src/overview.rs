@@ -109,7 +109,7 @@ fn sorted_rows(rows: &[Value]) -> Vec<&Value> {
         }
     };
     let mut sorted: Vec<&Value> = rows.iter().collect();
-    sorted.sort_by_key(|row| rank(row));
+    model::sort::by_key(&mut sorted, |row| rank(row));
     sorted
 }
 

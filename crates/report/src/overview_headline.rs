@@ -153,7 +153,7 @@ pub(crate) fn overview_headline(document: &Value) -> Vec<String> {
 /// The same of some rows; `day` is what today is called.
 fn headline(rows: &[&Value], day: &str) -> Vec<String> {
     let mut all: Vec<Headline<'_>> = rows.iter().filter_map(|row| Headline::of(row)).collect();
-    all.sort_by(|a, b| {
+    model::sort::by(&mut all, |a, b| {
         let is_later = b.is_now().cmp(&a.is_now());
         is_later.then_with(|| b.least_rate.total_cmp(&a.least_rate))
     });

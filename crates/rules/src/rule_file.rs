@@ -215,7 +215,7 @@ impl ProblemList {
 
     /// Problems by position.
     pub(crate) fn into_sorted(mut self) -> Vec<RuleProblem> {
-        self.problems.sort_by_key(|problem| problem.position);
+        model::sort::by_key(&mut self.problems, |problem| problem.position);
         self.problems
     }
 

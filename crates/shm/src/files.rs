@@ -257,7 +257,7 @@ fn list_names(dir: &OwnedFd, filter: impl Fn(&str) -> bool) -> Vec<String> {
         entry.file_name().to_str().ok().filter(|name| filter(name)).map(str::to_owned)
     };
     let mut names: Vec<String> = entries.filter_map(name).take(NAMES_MAX).collect();
-    names.sort();
+    names.sort_unstable();
     names
 }
 

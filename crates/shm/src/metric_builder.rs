@@ -48,7 +48,7 @@ impl MetricBuilder {
     /// Adds a label.
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> MetricBuilder {
         self.series.labels.push((name.into(), value.into()));
-        self.series.labels.sort();
+        self.series.labels.sort_unstable();
         self
     }
 

@@ -85,7 +85,7 @@ pub(crate) fn metric_dirs(root: &Path) -> Vec<PathBuf> {
     {
         dirs.push(PathBuf::from(value));
     }
-    dirs.sort();
+    dirs.sort_unstable();
     dirs
 }
 

@@ -90,7 +90,7 @@ impl Registry {
             .map(|value| {
                 let mut labels = series.labels.clone();
                 labels.push((label.to_owned(), (*value).to_owned()));
-                labels.sort();
+                labels.sort_unstable();
                 SeriesDefinition { labels, ..series.clone() }
             })
             .collect();

@@ -439,7 +439,7 @@ impl ReadView {
 }
 
 fn sorted(mut gaps: Vec<Gap>) -> Vec<Gap> {
-    gaps.sort();
+    gaps.sort_unstable();
     gaps.dedup();
     gaps
 }
@@ -499,7 +499,7 @@ impl<T> ColumnFetch for StoredColumns<'_, T> {
         let Some(all) = enclosing_range(ranges.iter()) else { return Ok(Vec::new()) };
         let mut gaps = self.view.known_gaps_of(&self.series_queries, &all);
         let values = (self.read_columns)(self.view, &self.series_queries, &ranges, &mut gaps)?;
-        gaps.sort();
+        gaps.sort_unstable();
         gaps.dedup();
         let column = |(range, value): (Range<i64>, T)| TimeColumn {
             start: range.start,

@@ -197,7 +197,7 @@ impl HeatmapOutput<'_> {
     fn map(&self, most: usize) -> Result<Heatmap> {
         let columns = self.columns(most)?.into_iter().map(|column| {
             let mut gaps: Vec<String> = column.gaps.iter().map(ToString::to_string).collect();
-            gaps.sort();
+            gaps.sort_unstable();
             gaps.dedup();
             let (start, end) = (column.start, column.end);
             HeatmapColumn { start, end, values: MergedDistribution::from(column.value), gaps }

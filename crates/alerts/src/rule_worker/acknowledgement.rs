@@ -156,7 +156,7 @@ fn partial_change(error: &str, changed: Vec<String>, unchanged: Vec<String>) -> 
 
 fn sorted(prints: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut prints: Vec<String> = prints.into_iter().collect();
-    prints.sort();
+    prints.sort_unstable();
     prints.dedup();
     prints
 }

@@ -33,7 +33,7 @@ impl TextList {
         let mut texts = self.ascending;
         texts.extend(self.others);
         // Two ascending runs.
-        texts.sort();
+        texts.sort_unstable();
         texts
     }
 }

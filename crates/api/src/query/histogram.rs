@@ -38,7 +38,7 @@ pub(super) async fn histogram(
         let mut column = columns.next().expect("BUG: a grid of one column is empty")?;
         // Without an explicit `to`, gaps after the last point are included.
         column.gaps.extend(view.gaps_of(&selection.series, &selection.requested));
-        column.gaps.sort();
+        column.gaps.sort_unstable();
         column.gaps.dedup();
         active.check_cancelled()?;
         let quantiles = shares.iter().map(|&share| {

@@ -26,7 +26,7 @@ impl CellEdges {
             mixture.components().iter().flat_map(hist::Histogram::cells).collect();
         let order =
             |a: &Cell, b: &Cell| a.lower.total_cmp(&b.lower).then(a.upper.total_cmp(&b.upper));
-        cells.sort_by(order);
+        model::sort::by(&mut cells, order);
         let mut before = 0;
         let mut pairs = Vec::with_capacity(2 * cells.len());
         for cell in cells {

@@ -97,7 +97,7 @@ pub(super) fn parse_tags(bytes: &[u8]) -> Option<LabelPairs> {
 
 /// Sorts labels by name and merges equal names.
 pub(super) fn merge_labels(mut labels: LabelPairs) -> LabelPairs {
-    labels.sort();
+    labels.sort_unstable();
     labels.dedup();
     let mut joined = LabelPairs::with_capacity(labels.len());
     for (name, value) in labels {

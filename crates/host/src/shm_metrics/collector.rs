@@ -343,7 +343,7 @@ impl ShmCollector {
             .iter_mut()
             .filter(|(_, process)| process.is_open() && process.share().is_none())
             .collect();
-        waiting.sort_by_key(|(file, process)| (process.start, **file));
+        model::sort::by_key(&mut waiting, |(file, process)| (process.start, **file));
         let mut warnings = Vec::new();
         for (&file, process) in waiting {
             let is_short = process.age(now).is_some_and(|age| age < short_lived_ns);

@@ -61,7 +61,7 @@ impl DelayStats {
         }
         if late_ns > STALL_BOUNDS_NS[0] {
             self.longest.push((woken.intended_ns - start_ns, late_ns));
-            self.longest.sort_by_key(|(_, late_ns)| std::cmp::Reverse(*late_ns));
+            model::sort::by_key(&mut self.longest, |(_, late_ns)| std::cmp::Reverse(*late_ns));
             self.longest.truncate(LONGEST_MAX);
         }
         let left_out = woken.for_each_sample(|moment_ns, wait_ns| {

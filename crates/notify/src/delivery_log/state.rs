@@ -275,7 +275,7 @@ impl DeliveryState {
         // The end of an alert that was never told is no attempt.
         let of_contact = of_contact.filter(|(_, delivery)| delivery.note != ENDED_UNTOLD);
         let mut newest: Vec<&FinishedDelivery> = of_contact.map(|(_, delivery)| delivery).collect();
-        newest.sort_by_key(|delivery| delivery.at_ns);
+        model::sort::by_key(&mut newest, |delivery| delivery.at_ns);
         let earlier = newest.len().saturating_sub(count_max);
         let report = |delivery: &&FinishedDelivery| {
             let details = delivery.details.as_ref();
@@ -397,7 +397,7 @@ impl DeliveryState {
         let Some(excess) = self.finished.len().checked_sub(remembered_max) else { return };
         let mut times: Vec<_> =
             self.finished.iter().map(|(at, delivery)| (delivery.at_ns, at.clone())).collect();
-        times.sort();
+        times.sort_unstable();
         for (_, at) in times.into_iter().take(excess) {
             self.finished.remove(&at);
         }
@@ -407,7 +407,7 @@ impl DeliveryState {
     pub(super) fn encode(&self, remembered_max: usize) -> String {
         let mut text = format!("topdeck deliveries {DELIVERY_LOG_VERSION}\n");
         let mut newest: Vec<_> = self.finished.iter().collect();
-        newest.sort_by_key(|(_, delivery)| std::cmp::Reverse(delivery.at_ns));
+        model::sort::by_key(&mut newest, |(_, delivery)| std::cmp::Reverse(delivery.at_ns));
         for ((contact, _), delivery) in newest.into_iter().take(remembered_max).rev() {
             let FinishedDelivery { key, at_ns, verdict, message_id, note, .. } = delivery;
             let record = DeliveryRecord::Finished {

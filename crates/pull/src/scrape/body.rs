@@ -104,7 +104,7 @@ impl<R: SeriesSink> WithTargetLabels<'_, '_, R> {
         *labels = retained;
         labels.extend_from_slice(self.labels);
         moved.retain(|label| !label.1.is_empty());
-        moved.sort_by_key(|label| label.0.len());
+        model::sort::by_key(&mut moved, |label| label.0.len());
         for (mut name, value) in moved {
             while labels.iter().any(|label| label.0 == name) {
                 name.insert_str(0, "exported_");

@@ -143,7 +143,7 @@ impl ColumnFetch for BucketColumns<'_> {
         for column in &mut all {
             let range = column.start..column.end;
             column.gaps.extend(gaps.iter().filter(|gap| overlaps(gap, &range)).cloned());
-            column.gaps.sort();
+            column.gaps.sort_unstable();
             column.gaps.dedup();
         }
         Ok(all)

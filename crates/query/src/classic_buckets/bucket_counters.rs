@@ -64,7 +64,7 @@ impl BucketCounters {
             let is_open = !totals.is_empty() && !has_total(&found);
             let total = is_open.then(|| totals.get(&to_owned_labels(&labels))).flatten();
             found.extend(total.map(|total| (f64::INFINITY, *total)));
-            found.sort_by(|a, b| a.0.total_cmp(&b.0));
+            model::sort::by(&mut found, |a, b| a.0.total_cmp(&b.0));
             let mut bounds: Vec<f64> = found.iter().map(|of| of.0).collect();
             bounds.dedup();
             all_bounds.extend(bounds.iter().map(|bound| bound.to_bits()));

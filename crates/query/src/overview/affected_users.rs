@@ -91,7 +91,7 @@ impl<'a> RowUsers<'a> {
 
     /// By a label, by which the series are sorted.
     pub(super) fn of(series: &'a mut [SeriesEntryRef], label: &'a str) -> RowUsers<'a> {
-        series.sort_by(|a, b| a.series.label(label).cmp(&b.series.label(label)));
+        model::sort::by(series, |a, b| a.series.label(label).cmp(&b.series.label(label)));
         let series: &'a [SeriesEntryRef] = series;
         let by_user = series.chunk_by(|a, b| a.series.label(label) == b.series.label(label));
         let of_user = |some: &'a [SeriesEntryRef]| {

@@ -145,7 +145,7 @@ impl DayValues {
             self.closed_end = grid.start + step * columns;
         }
         // A gap that continues is one of many columns.
-        self.closed_gaps.sort();
+        self.closed_gaps.sort_unstable();
         self.closed_gaps.dedup();
         Ok(())
     }

@@ -161,7 +161,7 @@ impl RowState {
     pub(super) fn gaps(&self, today_start: i64) -> Vec<Gap> {
         let of_day = self.day(today_start).map_or(&[][..], DayValues::gaps);
         let mut gaps = [&self.recent_gaps[..], &self.hour_gaps, of_day].concat();
-        gaps.sort();
+        gaps.sort_unstable();
         gaps.dedup();
         gaps
     }
@@ -335,7 +335,7 @@ impl RowState {
             self.minutes.set(column.start, &column.value, has_gap, presence);
             self.hour_gaps.extend(column.gaps);
         }
-        self.hour_gaps.sort();
+        self.hour_gaps.sort_unstable();
         self.hour_gaps.dedup();
         self.minutes.forget_before(first);
         self.minutes_end = range.end;

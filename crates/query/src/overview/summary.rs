@@ -65,7 +65,7 @@ impl OverviewSummary {
             }
         }
         let worst = |mut rows: Vec<(f64, T)>| {
-            rows.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+            model::sort::by(&mut rows, |(a, _), (b, _)| b.total_cmp(a));
             rows.into_iter().take(WORST_ROWS).map(|(_, one)| row(one)).collect()
         };
         (summary.worst_now, summary.worst_earlier) = (worst(now), worst(earlier));

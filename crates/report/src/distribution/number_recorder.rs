@@ -85,7 +85,7 @@ impl NumberRecorder {
         });
         parts.thresholds = decades.collect();
         parts.thresholds.extend(thresholds);
-        parts.thresholds.sort_by(|a, b| a.value.total_cmp(&b.value));
+        model::sort::by(&mut parts.thresholds, |a, b| a.value.total_cmp(&b.value));
         parts.thresholds.dedup_by_key(|threshold| threshold.value);
         Some(
             Histogram::from_parts(parts)

@@ -188,7 +188,7 @@ impl SelectedStream {
         for handle in self.of_kind(|kind| kind == SeriesKind::Text) {
             texts.extend(source.texts(handle, range.clone()).map_err(query_error)?);
         }
-        texts.sort_by_key(|(time, _)| *time);
+        model::sort::by_key(&mut texts, |(time, _)| *time);
         let value = match texts.is_empty() {
             true => WindowValue::Missing,
             false => WindowValue::Texts(texts.into_iter().map(|(_, text)| text).collect()),

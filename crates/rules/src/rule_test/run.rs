@@ -82,8 +82,9 @@ impl TestRun<'_> {
         }
         // As in promtool, groups that are not named are equal to the first one that is.
         let order = &self.file.group_order;
-        self.groups
-            .sort_by_key(|group| order.iter().position(|name| name == group.name()).unwrap_or(0));
+        model::sort::by_key(&mut self.groups, |group| {
+            order.iter().position(|name| name == group.name()).unwrap_or(0)
+        });
         self.failures.len() == before
     }
 
@@ -178,8 +179,8 @@ impl TestRun<'_> {
             (labels, annotations.clone())
         });
         let mut wanted: Vec<(LabelSet, LabelMap)> = wanted.collect();
-        found.sort();
-        wanted.sort();
+        found.sort_unstable();
+        wanted.sort_unstable();
         if found != wanted {
             let (name, at) = (&expected.alert, show_duration(expected.time_ns));
             let rules = self.groups.iter().flat_map(|group| group.rules());
@@ -222,13 +223,13 @@ impl TestRun<'_> {
         mut found: Vec<RuleSample>,
         expected: &ExpressionExpectation,
     ) -> Option<String> {
-        found.sort_by(|a, b| a.labels.cmp(&b.labels));
+        model::sort::by(&mut found, |a, b| a.labels.cmp(&b.labels));
         let wanted = expected.samples.iter().map(|(labels, sample)| RuleSample {
             labels: labels.clone(),
             value: sample.value.clone(),
         });
         let mut wanted: Vec<RuleSample> = wanted.collect();
-        wanted.sort_by(|a, b| a.labels.cmp(&b.labels));
+        model::sort::by(&mut wanted, |a, b| a.labels.cmp(&b.labels));
         let equals = |(found, wanted): (&RuleSample, &RuleSample)| {
             found.labels == wanted.labels && self.equal_values(&found.value, &wanted.value)
         };

@@ -115,7 +115,7 @@ impl EventReader<'_> {
                 let (parts, mut gaps) = self.numbers(part, start, step, count)?;
                 let (totals, more) = self.numbers(total, start, step, count)?;
                 gaps.extend(more);
-                gaps.sort();
+                gaps.sort_unstable();
                 gaps.dedup();
                 let mut slots = empty_slots(start, step, count);
                 for ((slot, part), total) in slots.iter_mut().zip(parts).zip(totals) {

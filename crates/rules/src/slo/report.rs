@@ -163,7 +163,7 @@ impl EventReader<'_> {
             take(self.range(&slo.indicator, &range)?, &mut corrected)?;
         }
         let recent = self.range(&slo.indicator, &(now_ns.saturating_sub(CURRENT)..now_ns))?;
-        gaps.sort();
+        gaps.sort_unstable();
         gaps.dedup();
         let limit = slo.indicator.limit(unit.as_deref().or(recent.unit.as_deref()))?;
         let events = values.count(limit);
@@ -380,7 +380,7 @@ impl Slo {
             .map(|it| it.start_ns.max(range.start)..it.end_ns.min(range.end))
             .filter(|part| part.start < part.end)
             .collect();
-        parts.sort_by_key(|part| part.start);
+        model::sort::by_key(&mut parts, |part| part.start);
         union(parts)
     }
 

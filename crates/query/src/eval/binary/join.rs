@@ -322,7 +322,7 @@ impl Join<'_> {
     fn ambiguous_error(&self, first: usize, second: usize) -> Error {
         let group = format_labels(&signature(&self.binary.matching, &self.one[second].labels));
         let mut names = [first, second].map(|at| format_labels(&self.one[at].labels));
-        names.sort();
+        names.sort_unstable();
         let ([first, second], side) = (names, if self.is_swapped { "left" } else { "right" });
         self.error(&format!(
             "found duplicate series for the match group {group} on the {side} hand-side of the \
