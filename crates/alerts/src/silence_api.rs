@@ -125,7 +125,7 @@ pub(crate) fn list(published: &PublishedAlerts, query: &RouteQuery) -> Result<Js
 /// Orders silences as Alertmanager does: active ones by end, pending ones by start, then expired
 /// ones, the latest first.
 pub(crate) fn sort_silences(silences: &mut [&Silence], now_ns: i64) {
-    model::sort::by_key(&mut silences, |silence| {
+    model::sort::by_key(silences, |silence| {
         let state = silence.state(now_ns);
         let time_ns = match state {
             SilenceState::Active => silence.ends_ns,
