@@ -234,8 +234,8 @@ impl fmt::Debug for PublishedAlerts {
 }
 
 impl PublishedAlerts {
-    /// Published state that begins with a revision. It differs from those before a restart, so that a
-    /// client that waits for a change sees one.
+    /// Published state that begins with a revision. It differs from those before a restart, so that
+    /// a client that waits for a change sees one.
     pub(crate) fn new(
         revision: watch::Sender<u64>,
         silences: Arc<SilenceStore>,

@@ -36,8 +36,8 @@ const FILE_NAME: &str = "deliveries";
 const LOCK_NAME: &str = "deliveries.lock";
 /// Length of a record above which its notification is shortened.
 const RECORD_BYTES_MAX: usize = 256 << 10;
-/// Notifications are added without their pictures once the file has more than its size limit divided
-/// by this.
+/// Notifications are added without their pictures once the file has more than its size limit
+/// divided by this.
 const PICTURES_DIVISOR: u64 = 4;
 /// Maximum length of a note, in characters.
 const NOTE_CHARS_MAX: usize = 500;
