@@ -18,13 +18,11 @@ const ESCAPED: &AsciiSet =
 /// a formula, which has no series, or of a long expression, the view Alerts. `None` if
 /// `external_url` is not set.
 pub(crate) fn alert_link(external_url: &str, rule: &Rule, alert: &Alert) -> Option<String> {
-    if external_url.is_empty() {
-        return None;
-    }
+    let alerts = page_link(external_url)?;
     let page = external_url.trim_end_matches('/');
     let own = rule.condition();
     let series = match own.map_or("promql", |own| own.language()) {
-        "formula" => return Some(format!("{page}/#/alerts")),
+        "formula" => return Some(alerts),
         "selector" => vec![("selector", rule.expression.clone())],
         language => {
             vec![("language", language.to_owned()), ("query", rule.expression.clone())]
@@ -46,7 +44,13 @@ pub(crate) fn alert_link(external_url: &str, rule: &Rule, alert: &Alert) -> Opti
         .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, ESCAPED)))
         .collect();
     let link = format!("{page}/#/explore?{}", settings.join("&"));
-    Some(if link.len() > LINK_BYTES_MAX { format!("{page}/#/alerts") } else { link })
+    Some(if link.len() > LINK_BYTES_MAX { alerts } else { link })
+}
+
+/// The view Alerts; `None` if nobody said where the page is.
+pub(crate) fn page_link(external_url: &str) -> Option<String> {
+    let page = external_url.trim_end_matches('/');
+    (!external_url.is_empty()).then(|| format!("{page}/#/alerts"))
 }
 
 /// `2026-11-22T05:00:00Z`.

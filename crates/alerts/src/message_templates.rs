@@ -10,6 +10,7 @@ use rules::template::{
     TemplateContext, TemplateQuery, TemplateRecord, TemplateSample, TemplateValue, TextTemplate,
 };
 
+use crate::alert_link::page_link;
 use crate::settings::AlertTables;
 
 /// Variables of the templates of rules.
@@ -29,6 +30,11 @@ impl AlertMessageTemplates {
     pub fn of_settings(document: &Document<'_>) -> AlertMessageTemplates {
         let tables = AlertTables::read(document).unwrap_or_default();
         AlertMessageTemplates::new(tables.templates())
+    }
+
+    /// Address of the view Alerts of the page; `None` if nobody said where the page is.
+    pub fn alerts_link(&self) -> Option<String> {
+        page_link(&self.node.external_url)
     }
 
     pub(crate) fn new(node: AlertTemplates) -> AlertMessageTemplates {

@@ -29,13 +29,15 @@ pub struct ContactTest {
 }
 
 impl ContactTest {
-    /// A test at a time. Tests at different times are different alerts.
+    /// A test at a time, with a link to the page of the node. Tests at different times are other
+    /// alerts.
     pub fn new(
         contact: &ConfiguredContact,
         templates: &dyn MessageTemplates,
+        link: Option<String>,
         now_ns: i64,
     ) -> ContactTest {
-        let mut notification = test_notification(&contact.name, now_ns);
+        let mut notification = Notification { link, ..test_notification(&contact.name, now_ns) };
         if contact.contact.shows_pictures() {
             notification.picture = sample_picture(now_ns);
         }

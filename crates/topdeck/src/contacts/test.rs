@@ -15,7 +15,8 @@ use super::SettingsArgument;
 ///
 /// Sends one message, which says that it is a test, and prints what the receiver answered. A
 /// receiver that tracks alerts (PagerDuty, Opsgenie, VictorOps) is told that the test is resolved.
-/// The message is sent once, without retries and without failover.
+/// The message is sent once, without retries and without failover. Its link leads to the view
+/// Alerts, if external_url of [alerts] is set.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -53,7 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         print_message(format_args!("there is no contact {:?}; known: {known}", options.name));
         return Ok(ExitCode::FAILURE);
     };
-    let test = ContactTest::new(contact, &templates, wall_clock()());
+    let test = ContactTest::new(contact, &templates, templates.alerts_link(), wall_clock()());
     if options.print {
         let text: String = test.text().lines().map(|line| escape_control(line) + "\n").collect();
         print_stdout(text.as_bytes())?;

@@ -113,6 +113,18 @@ fn a_message_is_printed_without_being_sent() {
 }
 
 #[test]
+fn a_test_message_has_a_link_to_the_page_if_the_settings_say_where_that_is() {
+    let link = |settings: &str| {
+        let run = run(&TestDir::new(), settings, &["test", "hook", "--print"]);
+        assert_eq!((run.stderr.as_str(), run.status), ("", 0));
+        run.stdout.lines().find_map(|line| line.strip_prefix("View: ").map(str::to_owned))
+    };
+    assert_eq!(link(SETTINGS), None);
+    let settings = format!("{SETTINGS}[alerts]\nexternal_url = 'https://deck.example/'\n");
+    assert_eq!(link(&settings).as_deref(), Some("https://deck.example/#/alerts"));
+}
+
+#[test]
 fn mistakes_have_their_line_and_the_nearest_name() {
     let dir = TestDir::new();
     let run = run(&dir, SETTINGS, &["test", "hok"]);
