@@ -204,4 +204,5 @@ def main():
     capture.write(pathlib.Path(__file__).parent / f"{protocol}.pcap")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -7,7 +7,7 @@ mod capture_text;
 mod ends_json;
 mod ends_text;
 
-use wire::{ConnectionTracker, LeftOutLibraries};
+use wire::{ConnectionTracker, KeyLogCounts, LeftOutLibraries};
 
 pub use capture_json::capture_json;
 pub use capture_text::{capture_text, live_table};
@@ -26,6 +26,8 @@ pub struct CaptureSummary {
     pub reported_drops: u64,
     /// Probes at TLS libraries; `None` without them.
     pub tls: Option<TlsSummary>,
+    /// What was decrypted with a key log; `None` without one.
+    pub key_log: Option<KeyLogCounts>,
 }
 
 /// A capture at one end of connections.

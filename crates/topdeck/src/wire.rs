@@ -3,10 +3,11 @@
 mod both_ends;
 mod live;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -17,7 +18,7 @@ use protocol::fingerprint::RouteTemplates;
 use protocol::observer::ObservedProtocol;
 use render::terminal::Terminal;
 use wire::{
-    CaptureFile, CapturedPacket, ConnectionTracker, ServiceRule, TlsTarget, TrackerSettings,
+    CaptureFile, CapturedPacket, ConnectionTracker, KeyLog, ServiceRule, TlsTarget, TrackerSettings,
 };
 
 use crate::time;
@@ -96,6 +97,11 @@ pub(crate) struct Options {
     #[arg(value_parser = TlsTarget::parse)]
     tls: Vec<TlsTarget>,
 
+    /// Decrypt the TLS sessions of the file with the secrets of this key log, which an end has
+    /// written (SSLKEYLOGFILE): TLS 1.3, and 1.2 with AES-GCM or ChaCha20
+    #[arg(long, value_name = "FILE", requires = "read")]
+    key_log: Option<PathBuf>,
+
     /// A template of paths of HTTP, such as /users/{name}/orders or /users/*/orders: {name} and *
     /// are any one segment, {name*} at the end any number of them; may be repeated, the first one
     /// that matches counts
@@ -126,6 +132,7 @@ Examples:
   topdeck wire --interface lo --duration 10s --service orders=5433/postgres
   tcpdump -i any -w shop.pcap 'tcp port 5432'
   topdeck wire --read shop.pcap
+  topdeck wire --read web.pcap --key-log keys.txt --service 443/http
   topdeck wire --both-ends client.pcap server.pcap
   topdeck wire --read shop.pcap --service orders=10.0.0.5:5433/postgres --only
   topdeck wire --service 8080/http --route '/users/{name}/orders'
@@ -181,10 +188,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         return both_ends::run(paths, &settings, options);
     }
     let mut tracker = ConnectionTracker::new(settings);
-    let (summary, failure) = match &options.read {
+    let keys = options.key_log.as_deref().map(read_key_log).transpose()?;
+    keys.iter().for_each(|keys| tracker.decrypt(keys));
+    let (mut summary, failure) = match &options.read {
         Some(path) => read_file(path, &mut |packet| tracker.read(packet))?,
         None => live::capture(options, &rules, &mut tracker)?,
     };
+    summary.key_log = keys.map(|keys| keys.counts());
     let has_services = !tracker.services().is_empty();
     if options.json {
         let json = capture::capture_json(&tracker, &summary);
@@ -201,6 +211,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         bail!("{}", capture::no_service_message(&tracker, &summary));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn read_key_log(path: &Path) -> Result<Arc<KeyLog>> {
+    let failure = || format!("cannot read the key log {}", path.display());
+    let text = fs::read_to_string(path).with_context(failure)?;
+    let keys = KeyLog::parse(&text).map_err(anyhow::Error::msg).with_context(failure)?;
+    Ok(Arc::new(keys))
 }
 
 /// Reads a file. If it ends inside a packet, a message says so.
@@ -246,6 +263,7 @@ fn read_packets(
         has_port_filter: false,
         reported_drops: file.reported_drops(),
         tls: None,
+        key_log: None,
         source,
     };
     Ok((summary, failure))

@@ -1,6 +1,7 @@
 //! A TCP connection: both streams, the observer of its protocol, and times of the transport.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use protocol::observer::{
     CaptureStart, ConnectionObserver, FlowDirection, ObservedRequest, ObserverState, PacketTime,
@@ -12,6 +13,7 @@ use crate::service::{ConnectionSink, ServiceStatistics};
 use crate::statement_texts::StatementTexts;
 use crate::stream::{BufferMemory, PayloadSegment, SegmentKind, StreamAssembler, StreamSink};
 use crate::stream_marks::ConnectionMarks;
+use crate::tls_decryption::TlsDecryptor;
 
 /// Implausible segments in a row after which a connection is taken as a new one: the ports were
 /// used again, and its SYN was not captured.
@@ -538,7 +540,10 @@ fn open_observer<'a>(
                 }
             };
             *count += 1;
-            let observer = (service.protocol.observer)(start);
+            let mut observer = (service.protocol.observer)(start);
+            if let Some(keys) = &service.key_log {
+                observer = Box::new(TlsDecryptor::new(Arc::clone(keys), observer, is_from_start));
+            }
             *state = observer.state();
             observer
         })

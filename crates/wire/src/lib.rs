@@ -12,6 +12,7 @@
 mod capabilities;
 mod capture_file;
 mod capture_filter;
+mod capture_totals;
 mod clock_offset;
 mod completeness;
 mod connection;
@@ -25,6 +26,7 @@ mod end_names;
 mod end_report;
 mod fingerprint_cache;
 mod in_flight;
+mod key_log;
 mod operation_totals;
 mod packet;
 mod packet_ring;
@@ -40,6 +42,7 @@ mod statement_texts;
 mod stream;
 mod stream_marks;
 mod text_hash;
+mod tls_decryption;
 mod tls_event;
 mod tls_library;
 mod tls_probes;
@@ -54,6 +57,7 @@ pub use capabilities::{
 };
 pub use capture_file::{CaptureFile, CaptureFileError, CapturedPacket, LinkType};
 pub use capture_filter::PORTS_MAX;
+pub use capture_totals::{CaptureTotals, TrafficCount};
 pub use clock_offset::OffsetInterval;
 pub use completeness::{Completeness, NotMeasuredCounts};
 pub use elf_symbols::find_functions;
@@ -67,6 +71,7 @@ pub use end_matcher::{
 pub use end_report::{ConnectionEnd, EndRecords, EndReport, EndReportCounts, EndReportError};
 pub use fingerprint_cache::FingerprintCacheCounts;
 pub use in_flight::InFlightSummary;
+pub use key_log::{KeyLog, KeyLogCounts};
 pub use operation_totals::OperationTotals;
 pub use packet::{Packet, TcpFlags, TransportHeader, UndecodedReason};
 pub use packet_ring::{CaptureError, PacketRing, RING_BLOCKS, RingSettings, RingStatistics};
@@ -81,6 +86,4 @@ pub use tls_probes::TlsProbes;
 pub use tls_session::TlsTotals;
 pub use tls_target::{TlsProbeError, TlsTarget};
 pub use traced_operation::{TracedOperation, TracedOperations};
-pub use tracker::{
-    CaptureTotals, ConnectionTracker, TrackerInterval, TrackerSettings, TrafficCount,
-};
+pub use tracker::{ConnectionTracker, TrackerInterval, TrackerSettings};

@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use hist::Histogram;
 use protocol::observer::{
@@ -13,6 +14,7 @@ use protocol::observer::{
 };
 
 use crate::completeness::Completeness;
+use crate::key_log::KeyLog;
 use crate::operation_totals::OperationTotals;
 use crate::peer_table::{OTHER_PEERS, PeerSettings, PeerTable};
 use crate::request_log::ConnectionRecorder;
@@ -36,6 +38,8 @@ pub struct ServiceStatistics {
     peers: Option<PeerTable>,
     /// Time of the last packet.
     pub(crate) last_packet: PacketTime,
+    /// Secrets of recorded TLS sessions.
+    pub(crate) key_log: Option<Arc<KeyLog>>,
     /// Operations by statement.
     pub statements: StatementTable,
     /// Operations since they were last taken.
@@ -66,6 +70,7 @@ impl ServiceStatistics {
             totals: OperationTotals::default(),
             peers: limits.peers.map(PeerTable::new),
             last_packet: 0,
+            key_log: None,
             statements: StatementTable::new(limits.statements_max, protocol.name),
             recent: RecentOperations::default(),
             connect: Histogram::default(),
@@ -306,6 +311,7 @@ pub(crate) struct ServiceTable {
     by_server: HashMap<(SocketAddr, ServiceTransport), usize>,
     services: Vec<ServiceStatistics>,
     limits: ServiceLimits,
+    pub(crate) key_log: Option<Arc<KeyLog>>,
 }
 
 /// Limits of services.
@@ -323,7 +329,14 @@ impl ServiceTable {
     pub(crate) fn new(rules: Vec<ServiceRule>, limits: ServiceLimits) -> ServiceTable {
         let mut has_rule = Box::new([false; 1 << 16]);
         rules.iter().for_each(|rule| has_rule[usize::from(rule.port)] = true);
-        ServiceTable { rules, has_rule, by_server: HashMap::new(), services: Vec::new(), limits }
+        ServiceTable {
+            rules,
+            has_rule,
+            by_server: HashMap::new(),
+            services: Vec::new(),
+            limits,
+            key_log: None,
+        }
     }
 
     /// Whether connections to this server are observed.
@@ -362,7 +375,8 @@ impl ServiceTable {
             service.name == name && std::ptr::eq(service.protocol, protocol)
         };
         let index = self.services.iter().position(same).unwrap_or_else(|| {
-            let service = ServiceStatistics::new(name, is_named, protocol, &self.limits);
+            let mut service = ServiceStatistics::new(name, is_named, protocol, &self.limits);
+            service.key_log.clone_from(&self.key_log);
             self.services.push(service);
             self.services.len() - 1
         });

@@ -6,11 +6,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use protocol::fingerprint::RouteTemplates;
 use protocol::observer::{FlowDirection, ObservedRequest, PacketTime};
 
 use crate::capture_file::CapturedPacket;
+use crate::capture_totals::{CaptureTotals, TrafficCount};
 use crate::connection::{
     ConnectionContext, ConnectionFate, IgnoredBytes, TcpConnection, TcpPacket,
 };
@@ -19,7 +21,8 @@ use crate::datagram_flow::{DatagramContext, DatagramTable};
 use crate::end_report::EndRecords;
 use crate::fingerprint_cache::FingerprintCacheCounts;
 use crate::in_flight::{InFlightCounter, InFlightSummary, NormalizedRequests};
-use crate::packet::{Packet, TcpFlags, TransportHeader, UndecodedReason};
+use crate::key_log::KeyLog;
+use crate::packet::{Packet, TcpFlags, TransportHeader};
 use crate::peer_table::PeerSettings;
 use crate::request_log::RequestLog;
 use crate::segment_boundaries::StreamCuts;
@@ -78,40 +81,6 @@ pub struct TrackerSettings {
     pub routes: RouteTemplates,
 }
 
-/// Packets that belong to no service.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CaptureTotals {
-    /// All packets.
-    pub packets: u64,
-    /// Packets that were not decoded, in the order of [`UndecodedReason::ALL`].
-    pub undecoded: [u64; UndecodedReason::ALL.len()],
-    /// Packets without a time, which are not measured.
-    pub without_time: u64,
-    /// TCP packets of ports without a rule.
-    pub other_tcp: TrafficCount,
-    /// UDP packets of ports without a rule.
-    pub other_udp: TrafficCount,
-    /// Packets of connections with a rule that are not followed: bare acknowledgements of
-    /// connections without payload so far, and repeated packets of closed ones.
-    pub idle_packets: u64,
-}
-
-impl CaptureTotals {
-    /// Adds the packets of another part of the capture.
-    pub fn merge(&mut self, other: &CaptureTotals) {
-        let CaptureTotals { packets, undecoded, without_time, other_tcp, other_udp, idle_packets } =
-            other;
-        self.packets += packets;
-        self.undecoded.iter_mut().zip(undecoded).for_each(|(into, from)| *into += from);
-        self.without_time += without_time;
-        for (into, from) in [(&mut self.other_tcp, other_tcp), (&mut self.other_udp, other_udp)] {
-            into.packets += from.packets;
-            into.bytes += from.bytes;
-        }
-        self.idle_packets += idle_packets;
-    }
-}
-
 /// What was measured in an interval.
 pub struct TrackerInterval {
     /// In the order of [`ConnectionTracker::services`].
@@ -120,22 +89,6 @@ pub struct TrackerInterval {
     pub totals: CaptureTotals,
     /// What was read at TLS libraries.
     pub tls: TlsTotals,
-}
-
-/// Packets and the bytes of their payload.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TrafficCount {
-    /// Packets.
-    pub packets: u64,
-    /// Payload bytes.
-    pub bytes: u64,
-}
-
-impl TrafficCount {
-    fn add(&mut self, bytes: u64) {
-        self.packets += 1;
-        self.bytes += bytes;
-    }
 }
 
 /// What datagrams need of a tracker. A macro, because a method would borrow all of it.
@@ -218,6 +171,11 @@ impl ConnectionTracker {
             log: None,
             settings,
         }
+    }
+
+    /// Decrypts the TLS sessions of connections that start from now on.
+    pub fn decrypt(&mut self, keys: &Arc<KeyLog>) {
+        self.services.key_log = Some(Arc::clone(keys));
     }
 
     /// Records the requests of connections that start from now on, for an

@@ -4,8 +4,8 @@ use hist::{Histogram, Mixture};
 use render::json::Json::{self, Bool, List, Map, Null, Object, Text};
 use render::json::{integer, statistics};
 use wire::{
-    CaptureTotals, Completeness, ConnectionTracker, OperationHistograms, ServiceStatistics,
-    StatementStatistics, TlsTotals, TrafficCount, UndecodedReason,
+    CaptureTotals, Completeness, ConnectionTracker, KeyLogCounts, OperationHistograms,
+    ServiceStatistics, StatementStatistics, TlsTotals, TrafficCount, UndecodedReason,
 };
 
 use super::{CaptureSummary, TlsSummary};
@@ -42,6 +42,7 @@ pub fn capture_json(tracker: &ConnectionTracker, summary: &CaptureSummary) -> Js
         ("reported_drops", integer(summary.reported_drops)),
         ("packets", packets_json(tracker.totals())),
         ("tls", summary.tls.as_ref().map_or(Null, |tls| tls_json(tls, tracker.tls_totals()))),
+        ("key_log", summary.key_log.as_ref().map_or(Null, key_log_json)),
         ("services", List(services.collect())),
         ("in_flight", List(requests.collect())),
     ])
@@ -61,6 +62,16 @@ fn packets_json(totals: &CaptureTotals) -> Json {
         ("without_connection", integer(totals.idle_packets)),
         ("other_tcp", traffic(totals.other_tcp)),
         ("other_udp", traffic(totals.other_udp)),
+    ])
+}
+
+fn key_log_json(counts: &KeyLogCounts) -> Json {
+    let failures = counts.failures.iter();
+    let failures = failures.map(|(reason, count)| ((*reason).to_owned(), integer(*count)));
+    Object(vec![
+        ("sessions", integer(counts.sessions)),
+        ("bytes", integer(counts.bytes)),
+        ("not_decrypted", Map(failures.collect())),
     ])
 }
 

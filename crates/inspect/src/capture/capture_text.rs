@@ -7,7 +7,10 @@ use render::terminal::{Terminal, TextStyle};
 use render::text::{escape_control, plural};
 use render::time::{format_ns, format_time};
 use render::value_formatter::{count, share};
-use wire::{ConnectionTracker, ServiceStatistics, StatementStatistics, TlsTotals, UndecodedReason};
+use wire::{
+    ConnectionTracker, KeyLogCounts, ServiceStatistics, StatementStatistics, TlsTotals,
+    UndecodedReason,
+};
 
 use super::{CaptureSummary, TlsSummary};
 
@@ -373,6 +376,21 @@ fn not_measured_text(service: &ServiceStatistics) -> String {
     }
 }
 
+/// What was decrypted with a key log, and which sessions were not, to their end.
+fn key_log_line(counts: &KeyLogCounts) -> String {
+    let sessions = plural(counts.sessions, "session", "sessions");
+    let mut line =
+        format!("decrypted with the key log: {sessions}, {}", format_bytes(counts.bytes));
+    let failures = counts.failures.iter().filter(|(_, sessions)| *sessions > 0);
+    let failures: Vec<String> = failures
+        .map(|(reason, sessions)| format!("{} {}", reason.replace('_', " "), count(*sessions)))
+        .collect();
+    if !failures.is_empty() {
+        line.push_str(&format!("; not to the end: {}", failures.join(", ")));
+    }
+    line
+}
+
 /// What was read at TLS libraries, and which of it was not measured.
 fn tls_line(summary: &TlsSummary, totals: &TlsTotals) -> String {
     let files = plural(summary.files.len() as u64, "library", "libraries");
@@ -420,6 +438,7 @@ fn other_traffic(tracker: &ConnectionTracker, summary: &CaptureSummary) -> Strin
         }
     }
     lines.extend(summary.tls.as_ref().map(|tls| tls_line(tls, tracker.tls_totals())));
+    lines.extend(summary.key_log.as_ref().map(key_log_line));
     if summary.reported_drops > 0 {
         let packets = plural(summary.reported_drops, "packet", "packets");
         lines.push(format!("{packets} dropped by the capture"));

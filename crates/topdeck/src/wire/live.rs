@@ -87,6 +87,7 @@ pub(crate) fn capture(
         has_port_filter: true,
         reported_drops: ring.statistics()?.drops,
         tls,
+        key_log: None,
     };
     Ok((summary, failure))
 }

@@ -266,3 +266,31 @@ fn errors_say_what_to_do() {
         "#]],
     );
 }
+
+const TLS: [&str; 6] = [
+    "--read",
+    "testdata/wire/tls.pcap",
+    "--service",
+    "web=33993/http",
+    "--service",
+    "shop=33994/postgres",
+];
+
+#[test]
+fn recorded_tls_sessions_are_decrypted_with_their_key_log() {
+    let keys = ["--key-log", "testdata/wire/tls.keys"];
+    let run = wire(&[&TLS[..], &keys].concat());
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let line = "decrypted with the key log: 7 sessions, ";
+    assert!(run.stdout.contains(line), "{}", run.stdout);
+    assert!(run.stdout.contains("; not to the end: cipher 1\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("GET /bytes/{n}"), "{}", run.stdout);
+    let run = wire(&[&TLS[..], &keys, &["--json"]].concat());
+    let document: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!(document["key_log"]["sessions"], 7);
+    assert_eq!(document["key_log"]["not_decrypted"]["cipher"], 1);
+    let error = expect![[r#"
+        topdeck: cannot read the key log testdata/wire/http.pcap: stream did not contain valid UTF-8
+    "#]];
+    check_error(&[&TLS[..], &["--key-log", "testdata/wire/http.pcap"]].concat(), b"", error);
+}

@@ -8,23 +8,25 @@ pub(crate) mod tls_record;
 
 use std::io::Cursor;
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 
 use protocol::fingerprint::RouteTemplates;
 use wire::{
     CaptureFile, CapturedPacket, ConnectionEnd, ConnectionTracker, EndComparison, EndInterval,
-    EndMatcher, EndReport, LinkType, Packet, SegmentBoundaries, ServiceRule, ServiceTransport,
-    TlsClock, TlsEvent, TrackerSettings, find_functions,
+    EndMatcher, EndReport, KeyLog, LinkType, Packet, SegmentBoundaries, ServiceRule,
+    ServiceTransport, TlsClock, TlsEvent, TrackerSettings, find_functions,
 };
 
 /// Panics on a violation.
 pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, FuzzCheck); 5] = [
+pub(crate) const CHECKS: [(&str, FuzzCheck); 6] = [
     ("capture_file", capture_file),
     ("elf_symbols", elf_symbols),
     ("end_report", end_report),
     ("packet_tracker", packet_tracker),
+    ("tls_decryption", tls_decryption),
     ("tls_event", tls_event),
 ];
 
@@ -181,6 +183,39 @@ fn check_both_ends(packets: &[(Option<u64>, LinkType, Vec<u8>, u32)]) {
     }
 }
 
+/// Records of direction, size (two bytes) and bytes: any streams are decrypted with the key log of
+/// the recording, or counted, in bounded memory.
+fn tls_decryption(mut bytes: &[u8]) {
+    const MEMORY: usize = 1 << 20;
+    let keys = KeyLog::parse(include_str!("../../../../testdata/wire/tls.keys"));
+    let keys = Arc::new(keys.expect("the key log of the recording"));
+    let mut tracker = tracker_with(MEMORY);
+    tracker.decrypt(&keys);
+    let (mut time, mut next) = (1_000_000_000_u64, [1_000_u32, 5_000]);
+    let mut send = |to_client: bool, flags: u8, payload: &[u8]| {
+        let own = usize::from(to_client);
+        let numbers = [next[own], next[1 - own]];
+        let packet = tcp_packet(!to_client, [10, 0, 0, 1], flags, numbers, payload);
+        next[own] = next[own].wrapping_add(payload.len() as u32 + u32::from(flags & 2 != 0));
+        time += 1;
+        let original_bytes = packet.len() as u32;
+        let (time, link_type) = (Some(time), LinkType::RawIp);
+        tracker.read(&CapturedPacket { time, link_type, bytes: &packet, original_bytes });
+        assert!(tracker.connection_memory() <= MEMORY + REORDER_BYTES_MAX);
+    };
+    send(false, 2, b"");
+    send(true, 18, b"");
+    let mut total = 0;
+    while let Some(([direction, high, low], rest)) = bytes.split_first_chunk() {
+        let size = usize::from(u16::from_be_bytes([*high, *low])).min(60_000);
+        let (data, rest) = rest.split_at(rest.len().min(size));
+        bytes = rest;
+        total += data.len() as u64;
+        send(direction & 1 == 1, 16, data);
+    }
+    assert!(keys.counts().bytes <= total);
+}
+
 /// Records of kind, gap, cut, size and bytes: any events of a TLS library leave consistent counts.
 ///
 /// Kind 0 is a record of any bytes; the others are calls of two sessions of four processes, whose
@@ -242,24 +277,33 @@ fn segment(kind: u8, data: &[u8]) -> Vec<u8> {
     let mut fields = [0; 5];
     fields[..head.len()].copy_from_slice(head);
     let [flags, s0, s1, a0, a1] = fields;
-    let is_to_server = kind & 1 == 0;
+    // Close to the end of the range, so that numbers wrap around; far away with a high flag bit.
+    let base = if flags & 0x80 == 0 { u32::MAX - 0x4000 } else { 1 << 30 };
+    let number = |high, low| base.wrapping_add(u32::from(u16::from_be_bytes([high, low])));
     let client = [10, 0, 0, 1 + (kind >> 1 & 3)];
+    tcp_packet(kind & 1 == 0, client, flags & 0x17, [number(s0, s1), number(a0, a1)], payload)
+}
+
+/// A packet with these sequence numbers, of the sender and acknowledged.
+fn tcp_packet(
+    is_to_server: bool,
+    client: [u8; 4],
+    flags: u8,
+    numbers: [u32; 2],
+    payload: &[u8],
+) -> Vec<u8> {
     let server = [10, 0, 0, 9];
     let (ips, ports) = match is_to_server {
         true => ([client, server], [40_000, message_protocol::PORT]),
         false => ([server, client], [message_protocol::PORT, 40_000]),
     };
-    // Close to the end of the range, so that numbers wrap around; far away with a high flag bit.
-    let base = if flags & 0x80 == 0 { u32::MAX - 0x4000 } else { 1 << 30 };
-    let number = |high, low| base.wrapping_add(u32::from(u16::from_be_bytes([high, low])));
     let mut packet = vec![0x45, 0];
     packet.extend((40 + payload.len() as u16).to_be_bytes());
     packet.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
     packet.extend(ips.concat());
     packet.extend(ports.map(u16::to_be_bytes).concat());
-    packet.extend(number(s0, s1).to_be_bytes());
-    packet.extend(number(a0, a1).to_be_bytes());
-    packet.extend([0x50, flags & 0x17, 0, 0, 0, 0, 0, 0]);
+    packet.extend(numbers.map(u32::to_be_bytes).concat());
+    packet.extend([0x50, flags, 0, 0, 0, 0, 0, 0]);
     packet.extend(payload);
     packet
 }
@@ -275,12 +319,16 @@ fn rules() -> Vec<ServiceRule> {
 }
 
 fn tracker() -> ConnectionTracker {
+    tracker_with(OBSERVER_BYTES_MAX)
+}
+
+fn tracker_with(observer_bytes_max: usize) -> ConnectionTracker {
     ConnectionTracker::new(TrackerSettings {
         rules: rules(),
         connections_max: CONNECTIONS_MAX,
         idle_timeout_ns: 3_600_000_000_000,
         reorder_bytes_max: REORDER_BYTES_MAX,
-        observer_bytes_max: OBSERVER_BYTES_MAX,
+        observer_bytes_max,
         servers_max: 1_000,
         statements_max: 16,
         statement_bytes_max: 1 << 20,

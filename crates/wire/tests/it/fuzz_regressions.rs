@@ -1,7 +1,7 @@
 //! Past fuzz findings, seeds of the fuzz corpus, and a short run of the checks on arbitrary bytes.
 
 use proptest::prelude::*;
-use wire::{EndMatcher, EndReport, TcpFlags};
+use wire::{CaptureFile, EndMatcher, EndReport, Packet, TcpFlags};
 
 use crate::checks::{self, message_protocol::message};
 use crate::conversation::{Conversation, ConversationShape};
@@ -92,8 +92,33 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("end_report", end_reports()),
         ("packet_tracker", exchange.concat()),
         ("packet_tracker", late.concat()),
+        ("tls_decryption", tls_session(0)),
+        ("tls_decryption", tls_session(4)),
         ("tls_event", tls.concat()),
     ]
+}
+
+/// A session of the recording, without its large responses, as records of `tls_decryption`.
+fn tls_session(number: usize) -> Vec<u8> {
+    let mut file =
+        CaptureFile::new(&include_bytes!("../../../../testdata/wire/tls.pcap")[..]).unwrap();
+    let (mut clients, mut seed) = (Vec::new(), Vec::new());
+    while let Some(captured) = file.next_packet().unwrap() {
+        let packet =
+            Packet::decode(captured.link_type, captured.bytes, captured.original_bytes).unwrap();
+        let to_client = packet.source.port() == 33_993;
+        let client = if to_client { packet.destination } else { packet.source };
+        if !clients.contains(&client) {
+            clients.push(client);
+        }
+        let is_own = clients.iter().position(|of| *of == client) == Some(number);
+        if is_own && !packet.payload.is_empty() && packet.payload.len() < 2_000 {
+            seed.push(u8::from(to_client));
+            seed.extend((packet.payload.len() as u16).to_be_bytes());
+            seed.extend(packet.payload);
+        }
+    }
+    seed
 }
 
 /// The report of the page, and the same of another sender at the other end.

@@ -9,6 +9,7 @@ mod datagrams;
 mod fuzz_inputs;
 mod fuzz_regressions;
 mod invariants;
+mod key_log;
 mod live_capture;
 mod live_ends;
 mod many_connections;
