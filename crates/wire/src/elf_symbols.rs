@@ -22,6 +22,9 @@ const PIECE_BYTES: usize = SYMBOL_BYTES << 12;
 /// Places in a table of names at which a name ends as one that is sought. Libraries have a few.
 const PLACES_MAX: usize = 4_096;
 
+/// Section with the table of functions of Go's runtime.
+const GO_FUNCTIONS: &[u8] = b".gopclntab";
+
 /// Bytes of a segment in the file and in memory.
 struct ElfSegment {
     offset: u64,
@@ -78,6 +81,32 @@ pub fn find_functions<R: Read + Seek>(
         })?;
     }
     Ok(found)
+}
+
+/// Whether a program of Go has a function: the table of functions of its runtime, which `strip`
+/// keeps, has the names of all. What is read is subtracted from `budget_bytes`.
+pub(crate) fn has_go_function<R: Read + Seek>(
+    file: &mut R,
+    name: &str,
+    budget_bytes: &mut u64,
+) -> io::Result<bool> {
+    let mut reader = ElfReader { file, budget_bytes };
+    let header = reader.read(0, 64)?;
+    if !header.starts_with(MAGIC) {
+        return Err(invalid("not a 64-bit little-endian ELF file"));
+    }
+    let sections = reader.header_table(word64(&header, 40), &header[58..62], SECTION_BYTES)?;
+    let sections: Vec<&[u8]> = sections.chunks_exact(SECTION_BYTES).collect();
+    let Some(names) = sections.get(usize::from(word16(&header, 62))) else { return Ok(false) };
+    let range = table_range(names);
+    let names = reader.read(range.start, range.size.min(PIECE_BYTES as u64) as usize)?;
+    let is_table = |section: &&&[u8]| {
+        let name = names.get(word32(section, 0) as usize..).unwrap_or_default();
+        // That of a position-independent program has a longer name.
+        name.split(|byte| *byte == 0).next().is_some_and(|name| name.ends_with(GO_FUNCTIONS))
+    };
+    let Some(table) = sections.iter().find(is_table) else { return Ok(false) };
+    Ok(!reader.name_places(table_range(table), &[name])?.is_empty())
 }
 
 impl<R: Read + Seek> ElfReader<'_, R> {
@@ -315,6 +344,29 @@ mod tests {
             put(&mut file, symbols + SYMBOL_BYTES, &place.to_le_bytes());
             assert_eq!(find(&file).unwrap(), [Some(0x1010), None, None], "{before}");
         }
+    }
+
+    #[test]
+    fn functions_of_a_program_of_go_are_found_by_the_table_of_its_runtime() {
+        let mut file = whole();
+        let find = |file: &[u8], name: &str| {
+            has_go_function(&mut Cursor::new(file), name, &mut BUDGET.clone()).unwrap()
+        };
+        // The table of names of sections is the last one of the two.
+        let (names, functions) = (b".data.rel.ro.gopclntab\0", b"\0crypto/tls.(*Conn).Read\0x\0");
+        let at = file.len() as u64;
+        file.extend(names);
+        file.extend(functions);
+        let ranges = [(at + names.len() as u64, functions.len() as u64), (at, names.len() as u64)];
+        for (section, (start, size)) in [NAMES_SECTION, SYMBOLS_SECTION].into_iter().zip(ranges) {
+            put(&mut file, section, &[0; 4]);
+            put(&mut file, section + 24, &start.to_le_bytes());
+            put(&mut file, section + 32, &size.to_le_bytes());
+        }
+        put(&mut file, 62, &1_u16.to_le_bytes());
+        assert!(find(&file, "crypto/tls.(*Conn).Read"));
+        assert!(!find(&file, "crypto/tls.(*Conn).Write"));
+        assert!(!find(&whole(), "crypto/tls.(*Conn).Read"));
     }
 
     #[test]

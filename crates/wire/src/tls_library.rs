@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FsWord;
 use rustix::process::{Resource, getrlimit};
 
-use crate::elf_symbols::find_functions;
+use crate::elf_symbols::{find_functions, has_go_function};
 use crate::tls_target::{TlsProbeError, TlsTarget};
 
 /// Files with probes.
@@ -30,6 +30,13 @@ const DESCRIPTORS_OF_FILE: usize = 18;
 const LIBRARY_NAME: &str = "libssl";
 /// Functions that a library must have.
 const REQUIRED: [&str; 2] = ["SSL_read", "SSL_write"];
+/// A function of programs of Go that speak TLS. Their stacks move, so that no probe at a return is
+/// safe, and they are not read.
+const GO_FUNCTION: &str = "crypto/tls.(*Conn).Read";
+/// Why they are not, with the remedy.
+pub(crate) const GO_IS_NOT_READ: &str = "encrypted, Go crypto/tls is not read; \
+     let the program write a key log (KeyLogWriter of tls.Config), and read a capture file with \
+     --key-log";
 /// Bytes that are read of the tables of one file: some times those of Chromium.
 const FILE_BUDGET_BYTES: u64 = 256 << 20;
 /// Bytes that are read of all files of `auto`.
@@ -169,12 +176,20 @@ impl FoundFile {
         Ok(FoundFile { file, identity, owner: metadata.uid() })
     }
 
-    fn functions(&self, names: &[&str], budget_bytes: &mut u64) -> io::Result<Vec<Option<u64>>> {
+    /// Offsets of functions; `None` if it is a program of Go that speaks TLS.
+    fn functions(
+        &self,
+        names: &[&str],
+        budget_bytes: &mut u64,
+    ) -> io::Result<Option<Vec<Option<u64>>>> {
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         // The owner of a file may hold a lease, for which an open would wait.
         let mut options = OpenOptions::new();
         let mut file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-        find_functions(&mut file, names, budget_bytes)
+        let functions = find_functions(&mut file, names, budget_bytes)?;
+        let is_go = functions.iter().all(Option::is_none)
+            && has_go_function(&mut file, GO_FUNCTION, budget_bytes).unwrap_or(false);
+        Ok((!is_go).then_some(functions))
     }
 }
 
@@ -221,7 +236,10 @@ impl LibrarySearch<'_> {
         if is_optional {
             self.auto_budget_bytes -= before - budget;
         }
-        let functions = functions?;
+        let Some(functions) = functions? else {
+            let cause = io::Error::new(io::ErrorKind::Unsupported, GO_IS_NOT_READ);
+            return Err(cause);
+        };
         let has = |name: &str| {
             let at = self.names.iter().position(|of| *of == name);
             at.is_some_and(|at| functions[at].is_some())
@@ -258,6 +276,10 @@ impl LibrarySearch<'_> {
                 FoundFile::open(&mapped.link).and_then(|file| self.add(file, mapped.path, false));
             match added {
                 Ok(is_library) => has_library |= is_library,
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                    let path = self.proc.join(process.to_string()).join("exe");
+                    return Err(TlsProbeError::File { path, cause: error });
+                }
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     refusal = Some(error);
                 }
@@ -330,12 +352,13 @@ impl LibrarySearch<'_> {
         }
     }
 
-    /// Notes a file that could not be read. An executable that is none of ELF, or belongs to a
-    /// process that may not be seen, is not known to have a library.
+    /// Notes a file that is not read. An executable that is none of ELF, or belongs to a process
+    /// that may not be seen, is not known to have a library.
     fn leave_out(&mut self, mapped: &MappedFile, cause: &io::Error) {
-        let is_too_large = cause.kind() == io::ErrorKind::FileTooLarge;
+        let kinds = [io::ErrorKind::FileTooLarge, io::ErrorKind::Unsupported];
+        let is_certain = kinds.contains(&cause.kind());
         let has_ended = cause.kind() == io::ErrorKind::NotFound;
-        if is_too_large || (!mapped.is_executable && !has_ended) {
+        if is_certain || (!mapped.is_executable && !has_ended) {
             self.found.left_out.add(&mapped.path, cause);
         }
     }

@@ -244,6 +244,40 @@ fn a_file_without_the_functions_is_an_error() {
     }
 }
 
+/// The bytes of a program of Go with `crypto/tls`, stripped: only the table of its runtime.
+fn go_program() -> Vec<u8> {
+    let mut file = library(0x1000);
+    let (names, functions) = (b".gopclntab\0", b"\0crypto/tls.(*Conn).Read\0");
+    for (section, start, bytes) in [(128, 0x600_u64, &functions[..]), (192, 0x700, &names[..])] {
+        file[section..section + 8].fill(0);
+        let range = [start, bytes.len() as u64].map(u64::to_le_bytes).concat();
+        file[section + 24..section + 40].copy_from_slice(&range);
+        file[start as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+    file[62] = 1;
+    file
+}
+
+#[test]
+fn programs_of_go_are_not_read_and_the_remedy_is_told() {
+    let directory = TestDirectory::new("go");
+    let path = directory.0.join("server");
+    fs::write(&path, go_program()).unwrap();
+    // A directory in the place of /proc, with one process.
+    let process = directory.0.join("proc/77");
+    fs::create_dir_all(&process).unwrap();
+    fs::write(process.join("maps"), "").unwrap();
+    std::os::unix::fs::symlink(&path, process.join("exe")).unwrap();
+    let proc = directory.0.join("proc");
+    let found = find_libraries(&[TlsTarget::Auto], &NAMES, &proc).unwrap();
+    let expected = format!("{}: {GO_IS_NOT_READ}", path.display());
+    assert_eq!((found.files.len(), found.left_out.files), (0, vec![expected.clone()]));
+    let find = |target| find_libraries(&[target], &NAMES, &proc).unwrap_err().to_string();
+    assert_eq!(find(TlsTarget::File(path.clone())), format!("cannot read TLS at {expected}"));
+    let text = find(TlsTarget::Process(77));
+    assert!(text.ends_with(&format!("proc/77/exe: {GO_IS_NOT_READ}")), "{text}");
+}
+
 #[test]
 fn a_process_that_does_not_exist_is_an_error() {
     let targets = [TlsTarget::Process(u32::MAX)];
