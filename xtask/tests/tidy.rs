@@ -92,7 +92,7 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/net/src/dial.rs", 2, "connection driver: the request in flight fails"),
     ("crates/net/src/lookup.rs", 1, "joined: the lookup fails"),
     ("crates/observe/src/capture_rights.rs", 1, "panics of its work are those of the callers"),
-    ("crates/observe/src/capture_thread.rs", 3, "supervised, by `supervised_spawn.rs`"),
+    ("crates/observe/src/capture_thread.rs", 4, "supervised, by `supervised_spawn.rs`"),
     ("crates/observe/src/end_receiver.rs", 1, "supervised, by `supervised_spawn.rs`"),
     ("crates/observe/src/end_reporter.rs", 1, "supervised, by `supervised_spawn.rs`"),
     ("crates/observe/src/supervised_spawn.rs", 1, "supervised: the callers join it"),

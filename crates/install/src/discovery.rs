@@ -8,8 +8,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-/// State LISTEN of /proc/net/tcp (`TCP_LISTEN` in include/net/tcp_states.h).
-const LISTEN: &str = "0A";
+use wire::{ListeningSocket, listening_sockets, process_ids, socket_inodes};
 
 /// How the agent pulls from a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +92,7 @@ const UNITS: &str = "topdeck has no source for units; their programs are measure
 
 /// Reads `proc`, which is /proc.
 pub(crate) fn discover(proc: &Path) -> DiscoveryReport {
-    let listening = listening_sockets(proc);
+    let listening = listening_addresses(proc);
     let mut report = DiscoveryReport::default();
     let (mut containers, mut units) = (BTreeSet::new(), BTreeSet::new());
     // By program and port: a server has many processes with the same socket.
@@ -117,7 +116,7 @@ pub(crate) fn discover(proc: &Path) -> DiscoveryReport {
             None => continue,
         };
         let mut has_socket = false;
-        for inode in sockets(&dir) {
+        for inode in socket_inodes(&dir) {
             let Some(&address) = listening.get(&inode) else { continue };
             has_socket = true;
             let key = (name.to_owned(), address.port());
@@ -151,57 +150,19 @@ fn is_exporter(comm: &str) -> bool {
     comm.contains("_export")
 }
 
-fn process_ids(proc: &Path) -> Vec<u32> {
-    let entries = fs::read_dir(proc).into_iter().flatten().filter_map(Result::ok);
-    let mut ids: Vec<u32> =
-        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    ids.sort_unstable();
-    ids
-}
-
-/// Inodes of the sockets of a process; none if they are not visible.
-fn sockets(dir: &Path) -> Vec<u64> {
-    let entries = fs::read_dir(dir.join("fd")).into_iter().flatten().filter_map(Result::ok);
-    let inode = |target: std::path::PathBuf| {
-        target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
-    };
-    entries.filter_map(|entry| inode(fs::read_link(entry.path()).ok()?)).collect()
-}
-
 /// Listening TCP sockets by inode, with the address at which this host reaches them.
-fn listening_sockets(proc: &Path) -> HashMap<u64, SocketAddr> {
-    let read = |file: &str| fs::read_to_string(proc.join("net").join(file)).unwrap_or_default();
-    let (v4, v6) = (read("tcp"), read("tcp6"));
-    v4.lines().chain(v6.lines()).filter_map(parse_socket).collect()
-}
-
-/// A line of /proc/net/tcp or tcp6.
-fn parse_socket(line: &str) -> Option<(u64, SocketAddr)> {
-    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-    if fields.get(3) != Some(&LISTEN) {
-        return None;
-    }
-    let (address, port) = fields.get(1)?.split_once(':')?;
-    let port = u16::from_str_radix(port, 16).ok()?;
-    // Each group of 8 digits is a number of 32 bits in the order of this machine.
-    let word = |at: usize| u32::from_str_radix(address.get(at..at + 8)?, 16).ok();
-    let address = match address.len() {
-        8 => IpAddr::from(Ipv4Addr::from(word(0)?.to_ne_bytes())),
-        32 => {
-            let mut bytes = [0; 16];
-            for at in 0..4 {
-                bytes[4 * at..4 * at + 4].copy_from_slice(&word(8 * at)?.to_ne_bytes());
-            }
-            IpAddr::from(Ipv6Addr::from(bytes)).to_canonical()
+fn listening_addresses(proc: &Path) -> HashMap<u64, SocketAddr> {
+    let address = |socket: ListeningSocket| {
+        let mut address = socket.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(match address.ip() {
+                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
         }
-        _ => return None,
+        (socket.inode, address)
     };
-    let address = match address {
-        IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(address) if address.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        address => address,
-    };
-    Some((fields.get(9)?.parse().ok()?, SocketAddr::new(address, port)))
+    listening_sockets(proc).into_iter().map(address).collect()
 }
 
 /// Id of the container of a cgroup: the 64 hexadecimal digits that Docker, containerd, CRI-O and

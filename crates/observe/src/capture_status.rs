@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use role::json::Json::{self, Bool, Integer, List, Null, Object, Text};
 use role::json::integer;
-use wire::{InFlightSummary, LeftOutLibraries, RingStatistics, TlsTotals};
+use wire::{DetectedServices, InFlightSummary, LeftOutLibraries, RingStatistics, TlsTotals};
 
 use crate::service_record::ServiceRecord;
 
@@ -21,6 +21,8 @@ struct StatusFields {
     is_capturing: bool,
     /// The last error of the capture.
     error: Option<String>,
+    /// `None` if ports are not detected.
+    ports: Option<DetectedServices>,
     as_of: Option<i64>,
     ring: RingStatistics,
     tls: Option<TlsStatus>,
@@ -45,6 +47,7 @@ impl CaptureStatus {
             interfaces: interfaces.to_vec(),
             is_capturing: true,
             error: None,
+            ports: None,
             as_of: None,
             ring: RingStatistics::default(),
             tls: None,
@@ -70,6 +73,16 @@ impl CaptureStatus {
     /// Notes an error of a running capture.
     pub(crate) fn set_error(&self, error: String) {
         self.update(|fields| fields.error = Some(error));
+    }
+
+    /// Notes the ports that were detected.
+    pub(crate) fn set_ports(&self, ports: DetectedServices) {
+        self.update(|fields| fields.ports = Some(ports));
+    }
+
+    /// The ports that were detected; `None` if none are.
+    pub(crate) fn ports(&self) -> Option<DetectedServices> {
+        self.update(|fields| fields.ports.clone())
     }
 
     pub(crate) fn set_stopped(&self) {
@@ -128,6 +141,7 @@ impl CaptureStatus {
             ("capturing", Bool(fields.is_capturing)),
             ("error", fields.error.map_or(Null, Text)),
             ("interfaces", List(fields.interfaces.into_iter().map(Text).collect())),
+            ("ports", fields.ports.map_or(Null, ports_json)),
             ("as_of_ns", fields.as_of.map_or(Null, |at| Integer(at.into()))),
             ("packets", integer(fields.ring.packets)),
             ("dropped_packets", integer(fields.ring.drops)),
@@ -136,6 +150,15 @@ impl CaptureStatus {
             ("in_flight", List(fields.in_flight)),
         ])
     }
+}
+
+fn ports_json(ports: DetectedServices) -> Json {
+    let list = |ports: Vec<String>| List(ports.into_iter().map(Text).collect());
+    Object(vec![
+        ("decoded", list(ports.decoded)),
+        ("not_decoded", list(ports.not_decoded)),
+        ("not_decoded_count", integer(ports.not_decoded_count as u64)),
+    ])
 }
 
 fn tls_json(tls: TlsStatus) -> Json {

@@ -18,6 +18,7 @@ use crate::interval_observer::IntervalObserver;
 use crate::interval_queue::IntervalQueue;
 use crate::interval_writer::IntervalWriter;
 use crate::packet_source::{InterfaceRings, PacketSource, TlsProbeMailbox};
+use crate::port_watch::{PortWatch, RuleMailbox};
 use crate::settings::CaptureSettings;
 use crate::supervised_spawn::spawn;
 
@@ -32,6 +33,9 @@ pub struct WireCapture {
     merger: IntervalMerger,
     status: CaptureStatus,
     tls: TlsProbeMailbox,
+    rules: RuleMailbox,
+    /// Looks at the listening sockets of this host; `None` if ports are not detected.
+    port_watch: Option<JoinHandle<Option<()>>>,
     captures: Vec<JoinHandle<Option<()>>>,
     writer: Option<JoinHandle<Option<intake::Result<()>>>>,
 }
@@ -54,6 +58,10 @@ impl WireCapture {
         let sources = rings.map(|rings| Box::new(rings) as Box<dyn PacketSource>).collect();
         let mut capture = WireCapture::start_threads(settings, intake, sources, true)?;
         capture.tls = tls;
+        let (watch, stop) = (capture.port_watch(settings, intake), Arc::clone(&capture.stop));
+        // It has the rights of the thread that starts it, to see the processes of other users.
+        capture.port_watch =
+            watch.map(|watch| with_capture_rights(|| start_watch(watch, stop))).transpose()?;
         capture.open_tls(settings, intake)?;
         Ok(capture)
     }
@@ -101,7 +109,22 @@ impl WireCapture {
         intake: &Arc<Intake>,
         sources: Vec<Box<dyn PacketSource>>,
     ) -> Result<WireCapture, Error> {
-        WireCapture::start_threads(settings, intake, sources, false)
+        let settings = settings.clone().with_detected_ports();
+        let mut capture = WireCapture::start_threads(&settings, intake, sources, false)?;
+        let (watch, stop) = (capture.port_watch(&settings, intake), Arc::clone(&capture.stop));
+        capture.port_watch = watch.map(|watch| start_watch(watch, stop)).transpose()?;
+        Ok(capture)
+    }
+
+    fn port_watch(&self, settings: &CaptureSettings, intake: &Arc<Intake>) -> Option<PortWatch> {
+        let detection = settings.detection.clone()?;
+        Some(PortWatch {
+            detector: detection.detector,
+            period: detection.period,
+            mailbox: self.rules.clone(),
+            status: self.status.clone(),
+            intake: Arc::clone(intake),
+        })
     }
 
     fn start_threads(
@@ -112,6 +135,9 @@ impl WireCapture {
     ) -> Result<WireCapture, Error> {
         let (queue, stop) = (IntervalQueue::default(), Arc::new(AtomicBool::new(false)));
         let status = CaptureStatus::new(&settings.interfaces);
+        if let Some(detection) = &settings.detection {
+            status.set_ports(detection.detector.services().clone());
+        }
         let (now, shards) = (intake.now(), sources.len());
         let composer = IntervalComposer::new(settings, now, queue.clone(), status.clone());
         let merger = IntervalMerger::new(settings, shards, composer);
@@ -124,8 +150,10 @@ impl WireCapture {
             move || writer.run(),
         )?;
         let (captures, writer) = (Vec::new(), Some(writer));
-        let tls = TlsProbeMailbox::default();
-        let mut capture = WireCapture { stop, queue, merger, status, tls, captures, writer };
+        let (tls, rules) = (TlsProbeMailbox::default(), RuleMailbox::default());
+        let port_watch = None;
+        let mut capture =
+            WireCapture { stop, queue, merger, status, tls, rules, port_watch, captures, writer };
         for (shard, source) in sources.into_iter().enumerate() {
             let clock = IntervalClock::new(intake.settings().interval, now);
             let merger = capture.merger.clone();
@@ -134,6 +162,8 @@ impl WireCapture {
                 source,
                 observer: IntervalObserver::new(settings.clone(), shard, clock, merger),
                 status: capture.status(),
+                rules: capture.rules.clone(),
+                rules_version: 0,
                 has_capabilities,
                 has_started: false,
             };
@@ -163,6 +193,10 @@ impl WireCapture {
     fn end_threads(&mut self) -> Result<(), Error> {
         // Relaxed: the flag publishes no other data.
         self.stop.store(true, Ordering::Relaxed);
+        if let Some(watch) = self.port_watch.take() {
+            watch.thread().unpark();
+            let _ = watch.join();
+        }
         for capture in self.captures.drain(..) {
             // The supervisor reports panics.
             let _ = capture.join();
@@ -177,6 +211,16 @@ impl WireCapture {
             Some(Ok(None) | Err(_)) => Err(Error::WriterPanic),
         }
     }
+}
+
+fn start_watch(
+    mut watch: PortWatch,
+    stop: Arc<AtomicBool>,
+) -> Result<JoinHandle<Option<()>>, Error> {
+    let supervised = watch.intake.supervisor().thread("wire ports");
+    let is_set = Arc::clone(&stop);
+    let is_stopping = move || is_set.load(Ordering::Relaxed);
+    spawn("wire ports", supervised, is_stopping, move || watch.run(&stop))
 }
 
 impl Drop for WireCapture {

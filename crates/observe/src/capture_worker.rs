@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use intake::{Intake, LogLevel};
-use wire::CaptureError;
+use wire::{CaptureError, ServiceRule};
 
 use crate::capture_status::CaptureStatus;
 use crate::interval_observer::IntervalObserver;
 use crate::packet_source::PacketSource;
+use crate::port_watch::RuleMailbox;
 
 /// Longest delay until a stop, or the end of an interval without packets, is noticed.
 const WAIT: Duration = Duration::from_millis(100);
@@ -28,6 +29,9 @@ pub(crate) struct CaptureWorker {
     pub(crate) source: Box<dyn PacketSource>,
     pub(crate) observer: IntervalObserver,
     pub(crate) status: CaptureStatus,
+    /// Rules of ports that were detected, and the version that is in use.
+    pub(crate) rules: RuleMailbox,
+    pub(crate) rules_version: u64,
     pub(crate) has_capabilities: bool,
     pub(crate) has_started: bool,
 }
@@ -41,6 +45,7 @@ impl CaptureWorker {
         }
         while !stop.load(Ordering::Relaxed) {
             self.intake.supervisor().failpoint("wire packets");
+            self.take_rules();
             match self.read(WAIT) {
                 Ok(true) => self.observer.follow_clock(self.intake.now()),
                 Ok(false) => self.observer.end_idle_interval(self.intake.now()),
@@ -78,6 +83,18 @@ impl CaptureWorker {
             observer.set_ring(self.source.statistics()?);
         }
         Ok(has_packets || has_events)
+    }
+
+    /// Observes the ports that were detected since the last call.
+    fn take_rules(&mut self) {
+        let Some(rules) = self.rules.take_newer(&mut self.rules_version) else { return };
+        let ports = ServiceRule::ports(&rules);
+        self.observer.set_rules(rules);
+        if let Err(error) = self.source.set_ports(&ports) {
+            let text = error.to_string();
+            (self.intake.settings().log)(LogLevel::Warn, &format!("wire: {text}"));
+            self.status.set_error(text);
+        }
     }
 
     /// Nothing that packets contain can use them. Capturing needs none once it has started.

@@ -1,6 +1,9 @@
 //! Packets and plaintext of TLS of one thread in, its intervals out.
 
-use wire::{CapturedPacket, ConnectionTracker, FingerprintCacheCounts, RingStatistics, TlsEvent};
+use wire::{
+    CapturedPacket, ConnectionTracker, FingerprintCacheCounts, RingStatistics, ServiceRule,
+    TlsEvent,
+};
 
 use crate::interval_clock::IntervalClock;
 use crate::interval_merger::IntervalMerger;
@@ -59,6 +62,12 @@ impl IntervalObserver {
         self.merger.restart(self.shard, self.clock.start(), now, reason);
         self.tracker = new_tracker(&self.settings);
         self.last_cache = FingerprintCacheCounts::default();
+    }
+
+    /// Observes other servers from now on.
+    pub(crate) fn set_rules(&mut self, rules: Vec<ServiceRule>) {
+        self.settings.rules.clone_from(&rules);
+        self.tracker.set_rules(rules);
     }
 
     /// Reads a packet. One behind the end of the interval ends it.

@@ -23,6 +23,11 @@ pub trait PacketSource: Send {
     /// Counts since the start of the capture.
     fn statistics(&mut self) -> Result<RingStatistics, CaptureError>;
 
+    /// Packets of these ports are captured from now on.
+    fn set_ports(&mut self, _ports: &[u16]) -> Result<(), CaptureError> {
+        Ok(())
+    }
+
     /// Calls `each` with the plaintext of TLS libraries up to now. Returns the number of chunks
     /// that were lost since the start of the capture; `None` if no library is read.
     fn read_tls(&mut self, _each: &mut dyn FnMut(&TlsEvent<'_>)) -> Option<u64> {
@@ -105,6 +110,10 @@ impl PacketSource for InterfaceRings {
             total.freezes += found.freezes;
         }
         Ok(total)
+    }
+
+    fn set_ports(&mut self, ports: &[u16]) -> Result<(), CaptureError> {
+        self.rings.iter().try_for_each(|ring| ring.set_ports(ports))
     }
 
     fn read_tls(&mut self, each: &mut dyn FnMut(&TlsEvent<'_>)) -> Option<u64> {

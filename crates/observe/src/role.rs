@@ -10,6 +10,7 @@ use role::json::Json;
 use role::settings::{Document, Problems, SettingsCheck};
 use role::{BoxError, Role, RoleContext, StatusSection, WriteRoute, WriteRouteSpec, run_blocking};
 
+use crate::capture_rights::with_capture_rights;
 use crate::capture_status::CaptureStatus;
 use crate::capture_thread::WireCapture;
 use crate::end_queue::EndQueue;
@@ -170,6 +171,8 @@ impl WireRole {
             Err(what) => return self.fail(&[], format!("[wire]: {what}")),
         };
         let settings = CaptureSettings { end_queue, ..settings };
+        // With the rights to see the processes of other users.
+        let settings = with_capture_rights(move || settings.with_detected_ports());
         match WireCapture::start(&settings, &context.intake) {
             Ok(capture) => {
                 let interfaces = match settings.interfaces.is_empty() {
@@ -177,8 +180,10 @@ impl WireRole {
                     false => settings.interfaces.join(", "),
                 };
                 let ports = settings.ports().len();
-                self.line = Some(format!("wire: capturing {ports} ports of {interfaces}"));
-                self.status = Some(capture.status());
+                let status = capture.status();
+                let detected = status.ports().map(|found| format!("; {found}")).unwrap_or_default();
+                let line = format!("wire: capturing {ports} ports of {interfaces}{detected}");
+                (self.line, self.status) = (Some(line), Some(status));
                 self.capture = Some(capture);
             }
             Err(error) => self.fail(&settings.interfaces, error.to_string()),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::time::Duration;
 
 use protocol::PROTOCOLS;
 use protocol::fingerprint::RouteTemplates;
@@ -11,7 +12,8 @@ use role::BoxError;
 use role::settings::{Document, Problems, SettingsCheck, Size, TableRef};
 use serde::Deserialize;
 use wire::{
-    PORTS_MAX, PeerSettings, RING_BLOCKS, ServiceRule, TlsTarget, TrackerSettings, find_protocol,
+    DETECTION_PERIOD, PORTS_MAX, PeerSettings, PortDetector, RING_BLOCKS, ServiceRule, TlsTarget,
+    TrackerSettings, find_protocol,
 };
 
 use crate::end_queue::EndQueue;
@@ -57,6 +59,8 @@ struct WireTable {
     interfaces: Vec<String>,
     /// Protocols whose default ports are observed; default: all.
     protocols: Option<Vec<String>>,
+    /// `auto`: the ports of this host's listening sockets whose protocol is known, too.
+    ports: Option<String>,
     /// Services on other ports, or with a name: `[NAME=][ADDRESS:]PORT/PROTOCOL`.
     services: Vec<String>,
     /// TLS libraries that are read: `auto`, process identifiers, files.
@@ -153,6 +157,9 @@ impl WireTable {
         if let Err(what) = RouteTemplates::new(self.routes.clone()) {
             check.problem(TABLE, "routes", what);
         }
+        if let Some(value) = self.ports.as_ref().filter(|value| *value != "auto") {
+            check.problem(TABLE, "ports", format!("ports is {value:?}, expected \"auto\""));
+        }
         if let Some(size) = self.ring_size
             && (!RING_SIZES.contains(&size.0) || size.0 % MIB != 0)
         {
@@ -204,7 +211,7 @@ impl WireTable {
         }
     }
 
-    fn rules(&self) -> Result<Vec<ServiceRule>, String> {
+    fn named_rules(&self) -> Result<Vec<ServiceRule>, String> {
         let parse = |text: &String| {
             let rule = ServiceRule::parse(text).map_err(|what| format!("{text:?}: {what}"))?;
             match rule.name.as_ref().map(String::len) {
@@ -214,7 +221,11 @@ impl WireTable {
                 _ => Ok(rule),
             }
         };
-        let named: Vec<ServiceRule> = self.services.iter().map(parse).collect::<Result<_, _>>()?;
+        self.services.iter().map(parse).collect()
+    }
+
+    fn rules(&self) -> Result<Vec<ServiceRule>, String> {
+        let named = self.named_rules()?;
         // An unknown protocol is a problem of its own key.
         let defaults = self.default_protocols().unwrap_or_default();
         let rules = ServiceRule::with_default_ports(named, &defaults);
@@ -228,8 +239,16 @@ impl WireTable {
 
     fn settings(&self, host: &str) -> Result<CaptureSettings, String> {
         let ring_bytes = self.ring_size.map_or(RING_BLOCKS as u64 * MIB, |size| size.0);
-        self.default_protocols()?;
+        let protocols = self.default_protocols()?;
+        let detection = match self.ports {
+            Some(_) => Some(PortDetection {
+                detector: PortDetector::new(Path::new("/proc"), self.named_rules()?, protocols),
+                period: DETECTION_PERIOD,
+            }),
+            None => None,
+        };
         Ok(CaptureSettings {
+            detection,
             host: host.to_owned(),
             interfaces: self.interfaces.clone(),
             ring_blocks: usize::try_from(ring_bytes / MIB).unwrap_or(RING_BLOCKS),
@@ -256,6 +275,8 @@ pub struct CaptureSettings {
     /// Size of a ring in MiB.
     pub(crate) ring_blocks: usize,
     pub(crate) rules: Vec<ServiceRule>,
+    /// `None` if ports are not detected.
+    pub(crate) detection: Option<PortDetection>,
     /// TLS libraries that are read.
     pub(crate) tls: Vec<TlsTarget>,
     pub(crate) routes: RouteTemplates,
@@ -269,6 +290,14 @@ pub struct CaptureSettings {
     pub(crate) threads: usize,
     /// Where measured requests go, if they are compared with those of the other end.
     pub(crate) end_queue: Option<EndQueue>,
+}
+
+/// Detection of ports.
+#[derive(Clone, Debug)]
+pub(crate) struct PortDetection {
+    pub(crate) detector: PortDetector,
+    /// Time between two looks at the sockets.
+    pub(crate) period: Duration,
 }
 
 /// Limits of the statements in an interval of one thread.
@@ -293,6 +322,22 @@ impl CaptureSettings {
             Ok(Some(settings)) if problems.is_empty() => Ok(settings),
             _ => Err(problems),
         }
+    }
+
+    /// Detects ports in a directory that stands for /proc, again after each `period`.
+    pub fn detect_ports_in(&mut self, proc: &Path, period: Duration) {
+        let detector = PortDetector::new(proc, Vec::new(), PROTOCOLS.iter().collect());
+        self.detection = Some(PortDetection { detector, period });
+    }
+
+    /// Looks at the sockets of this host, if ports are detected.
+    pub(crate) fn with_detected_ports(mut self) -> CaptureSettings {
+        if let Some(detection) = &mut self.detection
+            && detection.detector.detect()
+        {
+            self.rules = detection.detector.rules().to_vec();
+        }
+        self
     }
 
     pub(crate) fn ports(&self) -> Vec<u16> {
@@ -420,6 +465,7 @@ mod tests {
         let many = format!("protocols = []\nservices = [{}]", many.join(", "));
         check_problem(&many, "ports limit (100) exceeded (101); name fewer services");
         check_problem("tls = ['nginx']", "tls \"nginx\": expected auto, a process identifier, or");
+        check_problem("ports = 'all'", "ports is \"all\", expected \"auto\"");
         check_problem("routes = ['users']", "route \"users\" does not start with /");
         check_problem("ring_size = '1MiB'", "ring_size: expected a multiple of 1MiB");
         check_problem("ring_size = 3000000", "ring_size: expected a multiple of 1MiB");

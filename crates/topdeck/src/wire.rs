@@ -18,7 +18,8 @@ use protocol::fingerprint::RouteTemplates;
 use protocol::observer::ObservedProtocol;
 use render::terminal::Terminal;
 use wire::{
-    CaptureFile, CapturedPacket, ConnectionTracker, KeyLog, ServiceRule, TlsTarget, TrackerSettings,
+    CaptureFile, CapturedPacket, ConnectionTracker, KeyLog, PortDetector, ServiceRule, TlsTarget,
+    TrackerSettings,
 };
 
 use crate::time;
@@ -91,6 +92,11 @@ pub(crate) struct Options {
     #[arg(long, requires = "service")]
     only: bool,
 
+    /// Also observe the ports on which programs of this host listen, if the program or the number
+    /// of the port is known; what is not decoded is listed
+    #[arg(long, conflicts_with_all = ["read", "only", "both_ends"])]
+    detect_ports: bool,
+
     /// Read TLS at the library (OpenSSL, BoringSSL): auto for the programs that run now, a process,
     /// or the file of a library or executable; may be repeated
     #[arg(long, value_name = "auto|PID|FILE", conflicts_with = "read")]
@@ -137,6 +143,7 @@ Examples:
   topdeck wire --read shop.pcap --service orders=10.0.0.5:5433/postgres --only
   topdeck wire --service 8080/http --route '/users/{name}/orders'
   topdeck wire --tls auto --service 443/http
+  topdeck wire --detect-ports
   zcat old.pcap.gz | topdeck wire --read - --json
 
 Exit status:
@@ -168,8 +175,19 @@ fn positive(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let routes = RouteTemplates::new(options.route.clone()).map_err(anyhow::Error::msg)?;
-    let defaults: Vec<&ObservedProtocol> = PROTOCOLS.iter().filter(|_| !options.only).collect();
-    let rules = ServiceRule::with_default_ports(options.service.clone(), &defaults);
+    let defaults: Vec<&'static ObservedProtocol> =
+        PROTOCOLS.iter().filter(|_| !options.only).collect();
+    let mut detector = options
+        .detect_ports
+        .then(|| PortDetector::new(Path::new("/proc"), options.service.clone(), defaults.clone()));
+    let rules = match &mut detector {
+        None => ServiceRule::with_default_ports(options.service.clone(), &defaults),
+        Some(detector) => {
+            detector.detect();
+            print_message(format_args!("{}", detector.services()));
+            detector.rules().to_vec()
+        }
+    };
     let settings = TrackerSettings {
         rules: rules.clone(),
         connections_max: CONNECTIONS_MAX,
@@ -192,7 +210,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     keys.iter().for_each(|keys| tracker.decrypt(keys));
     let (mut summary, failure) = match &options.read {
         Some(path) => read_file(path, &mut |packet| tracker.read(packet))?,
-        None => live::capture(options, &rules, &mut tracker)?,
+        None => live::capture(options, &rules, detector, &mut tracker)?,
     };
     summary.key_log = keys.map(|keys| keys.counts());
     let has_services = !tracker.services().is_empty();

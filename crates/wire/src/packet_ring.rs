@@ -153,10 +153,7 @@ impl PacketRing {
     fn create(
         settings: &RingSettings,
     ) -> Result<(PacketRing, Vec<FilterInstruction>), CaptureError> {
-        let found = settings.ports.len();
-        if found > PORTS_MAX {
-            return Err(CaptureError::Ports { found });
-        }
+        check_ports(&settings.ports)?;
         // Protocol 0: nothing is received before `bind`.
         // SAFETY: the call has no pointers.
         let descriptor =
@@ -170,15 +167,18 @@ impl PacketRing {
         }
         // SAFETY: the descriptor was just created and belongs to nothing else.
         let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
-        // A host without loopback interface has no packet with its number.
-        let loopback = interface_index(&socket, LOOPBACK).unwrap_or(u32::MAX);
-        let filter = port_filter(&settings.ports, loopback);
+        let filter = filter_of_ports(&socket, &settings.ports)?;
         let blocks = settings.blocks.max(2);
         let memory = map_ring(&socket, blocks)
             .map_err(|cause| CaptureError::System { action: "create the packet ring", cause })?;
         let statistics = RingStatistics::default();
         let ring = PacketRing { socket, memory, blocks, current: 0, statistics, damaged_blocks: 0 };
         Ok((ring, filter))
+    }
+
+    /// Captures the packets of these ports from now on.
+    pub fn set_ports(&self, ports: &[u16]) -> Result<(), CaptureError> {
+        self.set_filter(filter_of_ports(&self.socket, ports)?)
     }
 
     fn set_filter(&self, filter: Vec<FilterInstruction>) -> Result<(), CaptureError> {
@@ -335,6 +335,23 @@ fn fanout_error(cause: io::Error) -> CaptureError {
 fn interface_index(socket: &OwnedFd, name: &str) -> Result<u32, CaptureError> {
     netdevice::name_to_index(socket, name)
         .map_err(|cause| CaptureError::Interface { name: name.to_owned(), cause: cause.into() })
+}
+
+fn check_ports(ports: &[u16]) -> Result<(), CaptureError> {
+    match ports.len() > PORTS_MAX {
+        true => Err(CaptureError::Ports { found: ports.len() }),
+        false => Ok(()),
+    }
+}
+
+fn filter_of_ports(
+    socket: &OwnedFd,
+    ports: &[u16],
+) -> Result<Vec<FilterInstruction>, CaptureError> {
+    check_ports(ports)?;
+    // A host without loopback interface has no packet with its number.
+    let loopback = interface_index(socket, LOOPBACK).unwrap_or(u32::MAX);
+    Ok(port_filter(ports, loopback))
 }
 
 fn set_filter(socket: &OwnedFd, filter: Vec<FilterInstruction>) -> io::Result<()> {

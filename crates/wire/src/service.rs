@@ -327,16 +327,33 @@ pub(crate) struct ServiceLimits {
 
 impl ServiceTable {
     pub(crate) fn new(rules: Vec<ServiceRule>, limits: ServiceLimits) -> ServiceTable {
-        let mut has_rule = Box::new([false; 1 << 16]);
-        rules.iter().for_each(|rule| has_rule[usize::from(rule.port)] = true);
-        ServiceTable {
-            rules,
+        let has_rule = Box::new([false; 1 << 16]);
+        let mut table = ServiceTable {
+            rules: Vec::new(),
             has_rule,
             by_server: HashMap::new(),
             services: Vec::new(),
             limits,
             key_log: None,
-        }
+        };
+        table.set_rules(rules);
+        table
+    }
+
+    /// Replaces the rules. Connections stay with the service that they have.
+    pub(crate) fn set_rules(&mut self, rules: Vec<ServiceRule>) {
+        self.has_rule.fill(false);
+        rules.iter().for_each(|rule| self.has_rule[usize::from(rule.port)] = true);
+        self.rules = rules;
+        let mut by_server = mem::take(&mut self.by_server);
+        by_server.retain(|(server, transport), index| {
+            let service = &self.services[*index];
+            self.rule(*server, *transport).is_some_and(|rule| {
+                let has_name = rule.name.as_ref().is_none_or(|name| *name == service.name);
+                has_name && std::ptr::eq(rule.protocol, service.protocol)
+            })
+        });
+        self.by_server = by_server;
     }
 
     /// Whether connections to this server are observed.

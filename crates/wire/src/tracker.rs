@@ -178,6 +178,11 @@ impl ConnectionTracker {
         self.services.key_log = Some(Arc::clone(keys));
     }
 
+    /// Replaces the rules. Connections stay with the service that they have.
+    pub fn set_rules(&mut self, rules: Vec<ServiceRule>) {
+        self.services.set_rules(rules);
+    }
+
     /// Records the requests of connections that start from now on, for an
     /// [`EndComparison`](crate::EndComparison) with another capture. Streams are cut at `cuts`.
     pub fn record_requests(&mut self, cuts: StreamCuts) {

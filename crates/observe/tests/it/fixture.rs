@@ -216,9 +216,19 @@ impl WireFixture {
         time: u64,
         source: Box<dyn PacketSource>,
     ) -> WireCapture {
-        self.clock.store(time as i64, Ordering::SeqCst);
         let settings = CaptureSettings::with_keys("box", keys).unwrap();
-        WireCapture::start_with_sources(&settings, &self.intake, vec![source]).unwrap()
+        self.capture_with(&settings, time, source)
+    }
+
+    /// As [`Self::capture_source`], with settings.
+    pub(crate) fn capture_with(
+        &self,
+        settings: &CaptureSettings,
+        time: u64,
+        source: Box<dyn PacketSource>,
+    ) -> WireCapture {
+        self.clock.store(time as i64, Ordering::SeqCst);
+        WireCapture::start_with_sources(settings, &self.intake, vec![source]).unwrap()
     }
 
     /// Rows and gaps of the producer, in order.

@@ -9,6 +9,7 @@ mod fixture;
 mod intervals;
 mod panics;
 mod peers;
+mod ports;
 mod role;
 mod servers;
 mod threads;

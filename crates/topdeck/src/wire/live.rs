@@ -10,7 +10,10 @@ use client::{print_message, print_stdout};
 use inspect::capture::{self, CaptureSummary, TlsSummary};
 use render::terminal::Terminal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use wire::{ConnectionTracker, PacketRing, RingSettings, ServiceRule, TlsProbes};
+use wire::{
+    ConnectionTracker, DETECTION_PERIOD, PacketRing, PortDetector, RingSettings, ServiceRule,
+    TlsProbes,
+};
 
 use super::Options;
 
@@ -29,6 +32,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 pub(crate) fn capture(
     options: &Options,
     rules: &[ServiceRule],
+    mut detector: Option<PortDetector>,
     tracker: &mut ConnectionTracker,
 ) -> Result<(CaptureSummary, Option<anyhow::Error>)> {
     let ports = ServiceRule::ports(rules);
@@ -53,6 +57,7 @@ pub(crate) fn capture(
     let screen = io::stdout().is_terminal().then(|| Terminal::new(options.ascii));
     let start = Instant::now();
     let mut interval_start = start;
+    let mut detected_at = start;
     let mut failure = None;
     while failure.is_none()
         && !is_stopped.load(Ordering::Relaxed)
@@ -61,6 +66,15 @@ pub(crate) fn capture(
         failure = ring.read(wait, &mut |packet| tracker.read(packet)).err().map(Into::into);
         if let Some(probes) = &mut probes {
             probes.read(&mut |event| tracker.read_tls(event));
+        }
+        if let Some(detector) = &mut detector
+            && detected_at.elapsed() >= DETECTION_PERIOD
+        {
+            detected_at = Instant::now();
+            if detector.detect() {
+                tracker.set_rules(detector.rules().to_vec());
+                ring.set_ports(&ServiceRule::ports(detector.rules()))?;
+            }
         }
         let elapsed = interval_start.elapsed();
         if let Some(terminal) = screen.as_ref().filter(|_| elapsed >= options.interval) {

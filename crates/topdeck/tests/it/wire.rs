@@ -294,3 +294,12 @@ fn recorded_tls_sessions_are_decrypted_with_their_key_log() {
     "#]];
     check_error(&[&TLS[..], &["--key-log", "testdata/wire/http.pcap"]].concat(), b"", error);
 }
+
+#[test]
+fn detected_ports_are_listed_before_the_capture_starts() {
+    let run = wire(&["--detect-ports", "--interface", "nosuchlink"]);
+    assert_ne!(run.status, 0);
+    let line = run.stderr.lines().next().unwrap_or_default();
+    assert!(line.starts_with("topdeck: detected ports: "), "{}", run.stderr);
+    assert!(line.contains("; not decoded: "), "{line}");
+}

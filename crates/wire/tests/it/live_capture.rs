@@ -68,6 +68,40 @@ fn each_request_is_measured_once() {
     assert!(statistics.drops == 0 && statistics.packets >= found.packets, "{statistics:?}");
 }
 
+/// A ring that is open gets the packets of other ports from then on.
+#[test]
+fn ports_are_replaced_without_a_new_ring() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = listener.local_addr().unwrap();
+    // The port of another socket of this test, to which nobody connects.
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut ring = match open(other.local_addr().unwrap().port(), "lo") {
+        Ok(ring) => ring,
+        Err(error) => return skip(error),
+    };
+    let mut settings = settings();
+    settings.rules[0].port = server.port();
+    let mut tracker = ConnectionTracker::new(settings);
+    let converse = |id: u32| {
+        let mut client = TcpStream::connect(server).unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        client.write_all(&message(b'Q', id, 20)).unwrap();
+        accepted.read_exact(&mut message(b'Q', id, 20)).unwrap();
+        accepted.write_all(&message(b'R', id, 30)).unwrap();
+        client.read_exact(&mut message(b'R', id, 30)).unwrap();
+    };
+    converse(0);
+    ring.set_ports(&[server.port()]).unwrap();
+    converse(1);
+    let deadline = Instant::now() + TIMEOUT;
+    while counts(&tracker).0 == 0 {
+        assert!(Instant::now() < deadline, "{:?}", ring.statistics().unwrap());
+        ring.read(Duration::from_millis(100), &mut |packet| tracker.read(packet)).unwrap();
+    }
+    assert_eq!(counts(&tracker), (1, 0, 0), "the second one");
+    assert!(ring.set_ports(&[1; 200]).is_err());
+}
+
 /// A machine on which this process may not capture; any other error is a failure.
 fn skip(error: CaptureError) {
     match error {

@@ -254,6 +254,41 @@ fn idle_services_are_forgotten_and_make_room() {
 }
 
 #[test]
+fn rules_are_replaced_while_packets_are_read() {
+    let mut tracker = tracker();
+    let rule = settings().rules[0].clone();
+    let port = rule.port + 1;
+    let read = |tracker: &mut ConnectionTracker, number: u16, server: u16| {
+        let shape = ConversationShape {
+            first_id: u32::from(number) * 100,
+            client_port: 40_000 + number,
+            start: START + u64::from(number) * 1_000_000_000,
+            ..Default::default()
+        };
+        for packet in &Conversation::new(&shape).packets {
+            packet.read_with_port(tracker, server);
+        }
+    };
+    let measured = |tracker: &ConnectionTracker| {
+        let services = tracker.services().iter();
+        services.map(|service| service.completeness.measured).collect::<Vec<_>>()
+    };
+    read(&mut tracker, 0, port);
+    assert_eq!(measured(&tracker), [0; 0], "no rule");
+    tracker.set_rules(vec![rule.clone(), ServiceRule { port, ..rule.clone() }]);
+    read(&mut tracker, 1, port);
+    read(&mut tracker, 2, rule.port);
+    assert_eq!(measured(&tracker), [10, 10]);
+    // A name makes it another service; the other server has no rule any more.
+    let name = Some("shop".to_owned());
+    tracker.set_rules(vec![ServiceRule { port, name, ..rule.clone() }]);
+    read(&mut tracker, 3, port);
+    read(&mut tracker, 4, rule.port);
+    assert_eq!(measured(&tracker), [10, 10, 10]);
+    assert_eq!(tracker.services()[2].name, "shop");
+}
+
+#[test]
 fn clients_are_told_apart_by_their_network() {
     let peers = Some(PeerSettings { ipv4_prefix: 24, ipv6_prefix: 64, peers_max: 5 });
     let mut tracker = ConnectionTracker::new(TrackerSettings { peers, ..settings() });
