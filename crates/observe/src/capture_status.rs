@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use role::json::Json::{self, Bool, Integer, List, Null, Object, Text};
 use role::json::integer;
-use wire::{DetectedServices, InFlightSummary, LeftOutLibraries, RingStatistics, TlsTotals};
+use wire::{
+    DetectedServices, InFlightSummary, LeftOutLibraries, RingStatistics, TlsTotals, WaitRules,
+};
 
 use crate::service_record::ServiceRecord;
 
@@ -199,7 +201,21 @@ fn service_json(service: &ServiceRecord, in_flight: u64) -> Json {
         ("encrypted_bytes", integer(found.encrypted_bytes)),
         ("tls_sessions", integer(found.library_sessions)),
         ("tls_bytes", integer(found.library_bytes)),
+        ("proposed_waits", List(proposals_json(service))),
     ])
+}
+
+fn proposals_json(service: &ServiceRecord) -> Vec<Json> {
+    let proposals = service.proposals().proposals().into_iter();
+    let json = proposals.map(|((verb, statement), proposed)| {
+        Object(vec![
+            ("wait", Text(WaitRules::rule_of(verb, statement))),
+            ("timeout_ns", integer(proposed.timeout.as_nanos() as u64)),
+            ("operations", integer(proposed.operations)),
+            ("long_operations", integer(proposed.long_operations)),
+        ])
+    });
+    json.collect()
 }
 
 fn request_json(summary: &InFlightSummary, services: &[ServiceRecord]) -> Json {

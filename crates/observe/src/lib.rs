@@ -40,6 +40,7 @@ mod service_record;
 mod settings;
 mod shard_interval;
 mod supervised_spawn;
+mod wait_proposals;
 
 pub use crate::role::WireRole;
 pub use capture_rights::confine_capture_rights;

@@ -171,6 +171,12 @@ pub(crate) const OLDEST_IN_FLIGHT: WireMetric = gauge(
     "s",
     "age of the oldest request in flight, by `wait`; 0 if there is none",
 );
+pub(crate) const PROPOSED_WAIT: WireMetric = gauge(
+    "wire_proposed_wait_seconds",
+    "s",
+    "time-out at which many operations of a statement end, by `verb` and `statement` (see \
+     [Waits](#waits))",
+);
 pub(crate) const STATEMENTS: WireMetric =
     gauge("wire_statements", "", "statements with series of their own");
 pub(crate) const STATEMENTS_LIMIT: WireMetric =
@@ -343,6 +349,7 @@ pub(crate) const METRICS: &[WireMetric] = &[
     UNMEASURABLE_CONNECTIONS,
     IN_FLIGHT,
     OLDEST_IN_FLIGHT,
+    PROPOSED_WAIT,
     STATEMENTS,
     STATEMENTS_LIMIT,
     CAPTURED_PACKETS,

@@ -11,11 +11,12 @@ use wire::{
 use crate::metrics::{self, WireMetric, WireMetricKind};
 use crate::pending_samples::{PendingSamples, WireLabels, WireSeries};
 use crate::series_slots::{SeriesSlots, StatementName};
+use crate::wait_proposals::WaitProposals;
 
 /// Bytes of the label `statement`. All labels of a series have 16 KiB.
-const STATEMENT_BYTES_MAX: usize = 12 << 10;
+pub(crate) const STATEMENT_BYTES_MAX: usize = 12 << 10;
 /// Bytes of the label `verb`, which clients choose.
-const WORD_BYTES_MAX: usize = 256;
+pub(crate) const WORD_BYTES_MAX: usize = 256;
 /// Label `statement` of all statements without series of their own.
 const OTHER_STATEMENT: &str = "other";
 
@@ -135,7 +136,7 @@ pub(crate) fn statement_weights(interval: &ServiceInterval) -> Vec<(StatementNam
 }
 
 /// The longest start of a text that has at most `bytes_max` bytes.
-fn truncate(text: &str, bytes_max: usize) -> &str {
+pub(crate) fn truncate(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
@@ -148,6 +149,7 @@ pub(crate) struct ServiceSnapshot<'a> {
     pub(crate) overflow_operations: u64,
     pub(crate) statements: usize,
     pub(crate) statements_limit: usize,
+    pub(crate) proposals: &'a WaitProposals,
 }
 
 /// Requests of a service in flight, apart for work and for waits.
@@ -197,6 +199,13 @@ pub(crate) fn add_numbers(
         let age_ns = oldest.map_or(0, |oldest| end.max(0).unsigned_abs().saturating_sub(oldest));
         gauge(&metrics::IN_FLIGHT, own.clone(), requests as f64);
         gauge(&metrics::OLDEST_IN_FLIGHT, own, age_ns as f64 / 1e9);
+    }
+    for ((verb, statement), proposed) in state.proposals.proposals() {
+        let named = [("verb", verb), ("statement", statement)];
+        // A label has a value.
+        let named = named.into_iter().filter(|(_, value)| !value.is_empty());
+        let own = named.map(|(name, value)| (name, Arc::clone(value))).collect();
+        gauge(&metrics::PROPOSED_WAIT, own, proposed.timeout.as_secs_f64());
     }
     gauge(&metrics::STATEMENTS, Vec::new(), state.statements as f64);
     gauge(&metrics::STATEMENTS_LIMIT, Vec::new(), state.statements_limit as f64);

@@ -11,6 +11,7 @@ use crate::operation_series::{
 };
 use crate::series_slots::{SeriesSlots, StatementName};
 use crate::settings::CaptureSettings;
+use crate::wait_proposals::WaitProposals;
 
 pub(crate) struct ServiceRecord {
     name: String,
@@ -29,6 +30,7 @@ pub(crate) struct ServiceRecord {
     peers: Option<SeriesSlots<Arc<str>>>,
     overflow_operations: u64,
     statements_limit: usize,
+    proposals: WaitProposals,
 }
 
 impl ServiceRecord {
@@ -53,6 +55,7 @@ impl ServiceRecord {
             peers: settings.peers.map(|peers| SeriesSlots::new(peers.peers_max)),
             overflow_operations: 0,
             statements_limit: settings.statements_max,
+            proposals: WaitProposals::default(),
         }
     }
 
@@ -100,6 +103,11 @@ impl ServiceRecord {
         &self.completeness
     }
 
+    /// Statements that are proposed as waits.
+    pub(crate) fn proposals(&self) -> &WaitProposals {
+        &self.proposals
+    }
+
     pub(crate) fn labels(&self) -> &ServiceLabels {
         &self.labels
     }
@@ -128,6 +136,7 @@ impl ServiceRecord {
     ) {
         self.completeness.merge(&interval.completeness);
         self.totals.merge(&interval.totals);
+        self.proposals.add(interval);
         interval.rename_error_classes(&self.totals);
         if let Some(peers) = &mut self.peers {
             // Names of clients are short.
@@ -156,6 +165,7 @@ impl ServiceRecord {
             overflow_operations: self.overflow_operations,
             statements: self.slots.len(),
             statements_limit: self.statements_limit,
+            proposals: &self.proposals,
         };
         add_numbers(samples, &snapshot, self.began, end);
     }

@@ -13,7 +13,7 @@ use role::settings::{Document, Problems, SettingsCheck, Size, TableRef};
 use serde::Deserialize;
 use wire::{
     DETECTION_PERIOD, PORTS_MAX, PeerSettings, PortDetector, RING_BLOCKS, ServiceRule, TlsTarget,
-    TrackerSettings, find_protocol,
+    TrackerSettings, WaitRules, find_protocol,
 };
 
 use crate::end_queue::EndQueue;
@@ -67,6 +67,8 @@ struct WireTable {
     tls: Vec<String>,
     /// Templates of paths, most important first: `/users/{name}/orders`.
     routes: Vec<String>,
+    /// Operations that wait by design: verb and statement, as in the series.
+    waits: Vec<String>,
     /// Memory of the ring of each interface: `64MiB`, from 2 MiB to 1 GiB.
     ring_size: Option<Size>,
     /// Connections that are followed: 65,536.
@@ -156,6 +158,9 @@ impl WireTable {
         }
         if let Err(what) = RouteTemplates::new(self.routes.clone()) {
             check.problem(TABLE, "routes", what);
+        }
+        if let Err(what) = WaitRules::new(self.waits.clone()) {
+            check.problem(TABLE, "waits", what);
         }
         if let Some(value) = self.ports.as_ref().filter(|value| *value != "auto") {
             check.problem(TABLE, "ports", format!("ports is {value:?}, expected \"auto\""));
@@ -255,6 +260,7 @@ impl WireTable {
             rules: self.rules()?,
             tls: self.tls_targets()?,
             routes: RouteTemplates::new(self.routes.clone())?,
+            waits: WaitRules::new(self.waits.clone())?,
             connections_max: self.max_connections.unwrap_or(CONNECTIONS.0),
             servers_max: self.max_servers.unwrap_or(SERVERS.0),
             statements_max: self.max_statements.unwrap_or(STATEMENTS.0),
@@ -280,6 +286,8 @@ pub struct CaptureSettings {
     /// TLS libraries that are read.
     pub(crate) tls: Vec<TlsTarget>,
     pub(crate) routes: RouteTemplates,
+    /// Operations that wait by design.
+    pub(crate) waits: WaitRules,
     pub(crate) connections_max: usize,
     pub(crate) servers_max: usize,
     /// Statements of a service with series of their own.
@@ -373,6 +381,7 @@ impl CaptureSettings {
             servers_max: self.servers_max,
             statements_max,
             routes: self.routes.clone(),
+            waits: self.waits.clone(),
         }
     }
 }
@@ -466,6 +475,7 @@ mod tests {
         check_problem(&many, "ports limit (100) exceeded (101); name fewer services");
         check_problem("tls = ['nginx']", "tls \"nginx\": expected auto, a process identifier, or");
         check_problem("ports = 'all'", "ports is \"all\", expected \"auto\"");
+        check_problem("waits = [' GET']", "wait \" GET\": expected a verb and a statement");
         check_problem("routes = ['users']", "route \"users\" does not start with /");
         check_problem("ring_size = '1MiB'", "ring_size: expected a multiple of 1MiB");
         check_problem("ring_size = 3000000", "ring_size: expected a multiple of 1MiB");

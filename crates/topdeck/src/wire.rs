@@ -19,7 +19,7 @@ use protocol::observer::ObservedProtocol;
 use render::terminal::Terminal;
 use wire::{
     CaptureFile, CapturedPacket, ConnectionTracker, KeyLog, PortDetector, ServiceRule, TlsTarget,
-    TrackerSettings,
+    TrackerSettings, WaitRules,
 };
 
 use crate::time;
@@ -114,6 +114,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TEMPLATE", value_parser = route)]
     route: Vec<String>,
 
+    /// Operations that wait by design: verb and statement as in the output, such as GET
+    /// /poll/{n}; may be repeated
+    #[arg(long, value_name = "VERB STATEMENT", value_parser = wait)]
+    wait: Vec<String>,
+
     /// Statements shown per service
     #[arg(long, value_name = "N", default_value_t = 20)]
     statements: usize,
@@ -165,6 +170,10 @@ fn route(text: &str) -> Result<String, String> {
     RouteTemplates::new(vec![text.to_owned()]).map(|_| text.to_owned())
 }
 
+fn wait(text: &str) -> Result<String, String> {
+    WaitRules::new(vec![text.to_owned()]).map(|_| text.to_owned())
+}
+
 fn positive(text: &str) -> Result<Duration, String> {
     let ns = time::parse_duration(text)?;
     if ns <= 0 {
@@ -201,6 +210,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
         peers: None,
         routes,
+        waits: WaitRules::new(options.wait.clone()).map_err(anyhow::Error::msg)?,
     };
     if let Some(paths) = &options.both_ends {
         return both_ends::run(paths, &settings, options);

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use protocol::observer::{ObservedRequest, PacketTime};
 
-use crate::statement_normalizer::{FingerprintWriter, StatementNormalizer};
+use crate::statement_normalizer::FingerprintWriter;
+use crate::statement_texts::StatementTexts;
 
 /// Statement of the requests beyond it.
 const OTHER_STATEMENT: &str = "other";
@@ -63,7 +64,7 @@ impl NormalizedRequests {
 }
 
 pub(crate) struct InFlightCounter<'a> {
-    normalizer: &'a StatementNormalizer,
+    texts: &'a StatementTexts,
     writer: FingerprintWriter,
     /// Requests after this time are not normalized.
     last_time: PacketTime,
@@ -72,12 +73,9 @@ pub(crate) struct InFlightCounter<'a> {
 }
 
 impl<'a> InFlightCounter<'a> {
-    pub(crate) fn new(
-        normalizer: &'a StatementNormalizer,
-        last_time: PacketTime,
-    ) -> InFlightCounter<'a> {
+    pub(crate) fn new(texts: &'a StatementTexts, last_time: PacketTime) -> InFlightCounter<'a> {
         let (writer, requests) = (FingerprintWriter::default(), HashMap::new());
-        InFlightCounter { normalizer, writer, last_time, requests }
+        InFlightCounter { texts, writer, last_time, requests }
     }
 
     pub(crate) fn add(&mut self, service: usize, protocol: &str, request: &ObservedRequest<'_>) {
@@ -85,11 +83,13 @@ impl<'a> InFlightCounter<'a> {
         let (syntax, text) = (request.syntax, request.statement);
         if request.since <= self.last_time {
             let writer = &mut self.writer;
-            self.normalizer.append_unrecorded(syntax, text, protocol, writer, &mut statement);
+            let normalizer = &self.texts.normalizer;
+            normalizer.append_unrecorded(syntax, text, protocol, writer, &mut statement);
         } else {
             statement.push_str(OTHER_STATEMENT);
         }
-        let key = (service, request.verb.to_owned(), statement, request.is_wait);
+        let is_wait = request.is_wait || self.texts.waits.contains(request.verb, &statement);
+        let key = (service, request.verb.to_owned(), statement, is_wait);
         let (requests, oldest) = self.requests.entry(key).or_insert((0, request.since));
         *requests += 1;
         *oldest = request.since.min(*oldest);
@@ -114,6 +114,7 @@ mod tests {
     use protocol::observer::StatementSyntax;
 
     use super::*;
+    use crate::wait_rules::WaitRules;
 
     const TEXT_BYTES_MAX: usize = 1 << 20;
 
@@ -125,10 +126,10 @@ mod tests {
     /// Statements with their requests, oldest first.
     #[track_caller]
     fn check(requests: &[ObservedRequest<'_>], expected: &[(&str, u64)]) {
-        let normalizer = StatementNormalizer::new(RouteTemplates::default(), 1 << 20);
+        let shared = StatementTexts::new(RouteTemplates::default(), 1 << 20, 1 << 20);
         let mut texts = NormalizedRequests::default();
         requests.iter().for_each(|request| texts.add(request));
-        let mut counter = InFlightCounter::new(&normalizer, texts.last_time(TEXT_BYTES_MAX));
+        let mut counter = InFlightCounter::new(&shared, texts.last_time(TEXT_BYTES_MAX));
         requests.iter().for_each(|request| counter.add(0, "postgres", request));
         let summaries = counter.into_summaries();
         let found = summaries.iter().map(|summary| (&*summary.statement, summary.requests));
@@ -139,6 +140,19 @@ mod tests {
     fn requests_of_a_statement_are_counted() {
         let requests = [request("select 1", 20), request("select 2", 10), request("begin", 5)];
         check(&requests, &[("begin", 1), ("select $1", 2)]);
+    }
+
+    #[test]
+    fn statements_that_the_user_counts_as_waits_wait() {
+        let mut shared = StatementTexts::new(RouteTemplates::default(), 1 << 20, 1 << 20);
+        shared.waits = WaitRules::new(vec!["Query select poll($1)".to_owned()]).unwrap();
+        let mut counter = InFlightCounter::new(&shared, PacketTime::MAX);
+        for text in ["select poll(5)", "select 7"] {
+            counter.add(0, "postgres", &request(text, 10));
+        }
+        let waits = counter.into_summaries().into_iter().map(|of| (of.statement, of.is_wait));
+        let expected = [("select $1".to_owned(), false), ("select poll($1)".to_owned(), true)];
+        assert_eq!(waits.collect::<Vec<_>>(), expected);
     }
 
     #[test]

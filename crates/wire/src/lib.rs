@@ -44,6 +44,7 @@ mod statement_texts;
 mod stream;
 mod stream_marks;
 mod text_hash;
+mod timeout_spikes;
 mod tls_decryption;
 mod tls_event;
 mod tls_library;
@@ -53,6 +54,7 @@ mod tls_session;
 mod tls_target;
 mod traced_operation;
 mod tracker;
+mod wait_rules;
 
 pub use capabilities::{
     give_up_all_but_capture, give_up_capabilities, give_up_capture, may_capture,
@@ -84,6 +86,7 @@ pub use segment_boundaries::{SegmentBoundaries, StreamCuts};
 pub use service::{RecentOperations, ServiceInterval, ServiceStatistics};
 pub use service_rule::{ServiceRule, ServiceTransport, find_protocol};
 pub use statement_table::{OperationHistograms, StatementStatistics, StatementTable};
+pub use timeout_spikes::{ProposedWait, TimeoutSpikes};
 pub use tls_event::{TlsClock, TlsEvent, TlsEventKind, TlsSocket};
 pub use tls_library::LeftOutLibraries;
 pub use tls_probes::TlsProbes;
@@ -91,3 +94,4 @@ pub use tls_session::TlsTotals;
 pub use tls_target::{TlsProbeError, TlsTarget};
 pub use traced_operation::{TracedOperation, TracedOperations};
 pub use tracker::{ConnectionTracker, TrackerInterval, TrackerSettings};
+pub use wait_rules::WaitRules;

@@ -266,18 +266,12 @@ impl OperationSink for ConnectionSink<'_> {
         let timed = located.map(|marks| marks.with_times(operation));
         let operation = timed.as_ref().unwrap_or(operation);
         let service = &mut *self.service;
-        let completeness = &mut service.completeness;
         let first = operation.request_start;
         if operation.response_start < first || operation.response_end < operation.response_start {
-            completeness.not_measured.time_reversed += 1;
+            service.completeness.not_measured.time_reversed += 1;
             return;
         }
-        if let (Some(recorder), Some(located)) = (&mut self.recorder, &located) {
-            let sizes = [operation.request_bytes, operation.response_bytes];
-            recorder.record_request(located, operation.is_wait, sizes);
-        }
-        completeness.measured += 1;
-        completeness.waits += u64::from(operation.is_wait);
+        service.completeness.measured += 1;
         let outcome = service.totals.add(operation);
         let operation = &Operation { outcome, ..operation.clone() };
         let last_end = *self.last_response_end;
@@ -286,8 +280,13 @@ impl OperationSink for ConnectionSink<'_> {
         }
         *self.last_response_end = last_end.max(Some(operation.response_end));
         let peer = service.peers.as_mut().map_or("", |peers| peers.name(self.client));
-        service.statements.record(operation, peer, self.texts);
-        if !operation.is_wait {
+        let is_wait = service.statements.record(operation, peer, self.texts);
+        service.completeness.waits += u64::from(is_wait);
+        if let (Some(recorder), Some(located)) = (&mut self.recorder, &located) {
+            let sizes = [operation.request_bytes, operation.response_bytes];
+            recorder.record_request(located, is_wait, sizes);
+        }
+        if !is_wait {
             let recent = &mut service.recent;
             recent.last_byte.record((operation.response_end - first) as f64);
             recent.errors += u64::from(operation.outcome != OperationOutcome::Ok);

@@ -15,6 +15,7 @@ use protocol::observer::{Operation, OperationOutcome};
 use crate::operation_totals::OperationTotals;
 use crate::statement_texts::StatementTexts;
 use crate::text_hash::BuildTextHasher;
+use crate::timeout_spikes::TimeoutSpikes;
 use crate::traced_operation::TracedOperations;
 
 /// Statements of one service.
@@ -47,6 +48,10 @@ pub struct StatementStatistics {
     pub waits: OperationHistograms,
     /// Time of all operations but waits, from first byte to last byte, in nanoseconds.
     pub total_time_ns: u128,
+    /// Whether they end at a time-out; without waits.
+    pub timeouts: TimeoutSpikes,
+    /// Whether the user counts the operations as waits.
+    pub is_wait: bool,
 }
 
 /// Histograms of operations.
@@ -108,16 +113,20 @@ pub(crate) fn merge_histogram(into: &mut Histogram, from: &Histogram) {
 }
 
 impl StatementStatistics {
-    fn record(&mut self, operation: &Operation<'_>) {
-        if operation.is_wait {
+    /// Records an operation. Returns whether it is a wait.
+    fn record(&mut self, operation: &Operation<'_>) -> bool {
+        if operation.is_wait || self.is_wait {
             self.waits.record(operation);
-            return;
+            return true;
         }
-        self.total_time_ns += u128::from(operation.response_end - operation.request_start);
+        let time_ns = operation.response_end - operation.request_start;
+        self.total_time_ns += u128::from(time_ns);
+        self.timeouts.record(time_ns);
         match operation.outcome {
             OperationOutcome::Ok => self.succeeded.record(operation),
             OperationOutcome::Error(class) => self.failed_class(class).record(operation),
         }
+        false
     }
 
     fn failed_class(&mut self, class: &str) -> &mut OperationHistograms {
@@ -161,6 +170,7 @@ impl StatementStatistics {
         self.succeeded.merge(&other.succeeded);
         self.waits.merge(&other.waits);
         self.total_time_ns += other.total_time_ns;
+        self.timeouts.merge(&other.timeouts);
         for (class, failed) in &other.failed {
             self.failed_class(class).merge(failed);
         }
@@ -180,14 +190,14 @@ impl StatementTable {
         }
     }
 
-    /// Records an operation whose times are in order. The classes of errors are those of
-    /// [`OperationTotals`](crate::OperationTotals), which are bounded.
+    /// Records an operation whose times are in order. Returns whether it is a wait. The classes of
+    /// errors are those of [`OperationTotals`](crate::OperationTotals), which are bounded.
     pub(crate) fn record(
         &mut self,
         operation: &Operation<'_>,
         peer: &str,
         texts: &mut StatementTexts,
-    ) {
+    ) -> bool {
         self.key.clear();
         for word in [peer, operation.verb] {
             self.key.push_str(word);
@@ -197,9 +207,9 @@ impl StatementTable {
         let (syntax, statement) = (operation.syntax, operation.statement);
         texts.normalizer.append(syntax, statement, self.protocol, &mut self.key);
         if let Some(entry) = self.entries.get_mut(self.key.as_str()) {
-            entry.record(operation);
-            return;
+            return entry.record(operation);
         }
+        let is_wait = texts.waits.contains(operation.verb, &self.key[statement_start..]);
         if self.entries.len() >= self.limit {
             self.merge_least(texts);
         }
@@ -207,18 +217,21 @@ impl StatementTable {
         let bytes = 2 * self.key.len();
         if !texts.reserve(bytes) {
             self.merged_statements += 1;
-            self.other.record(operation);
-            return;
+            return self
+                .other
+                .record(&Operation { is_wait: is_wait || operation.is_wait, ..operation.clone() });
         }
         self.text_bytes += bytes;
         let mut entry = StatementStatistics {
             verb: operation.verb.into(),
             statement: self.key[statement_start..].into(),
             peer: peer.into(),
+            is_wait,
             ..StatementStatistics::default()
         };
-        entry.record(operation);
+        let is_wait = entry.record(operation);
         self.entries.insert(self.key.as_str().into(), entry);
+        is_wait
     }
 
     /// Removes all statements and their operations; the second value has those of merged ones.
@@ -301,6 +314,7 @@ mod tests {
     use protocol::observer::StatementSyntax;
 
     use super::*;
+    use crate::wait_rules::WaitRules;
 
     fn operation<'a>(
         statement: &'a str,
@@ -421,6 +435,29 @@ mod tests {
         let classes = statement.failed.iter().map(|(class, of)| (&**class, of.last_byte.count()));
         assert_eq!(classes.collect::<Vec<_>>(), [("x", 2), ("y", 1)]);
         assert_eq!(statement.work().last_byte.count(), 4);
+    }
+
+    #[test]
+    fn statements_that_the_user_counts_as_waits_are_not_work() {
+        let mut test = table(1);
+        test.texts.waits = WaitRules::new(vec!["GET /poll".to_owned()]).unwrap();
+        let TestTable { table, texts } = &mut test;
+        for _ in 0..6 {
+            for (statement, is_wait) in [("/poll", true), ("/slow", false)] {
+                let operation = operation(statement, 5_001_000_000, OperationOutcome::Ok);
+                assert_eq!(table.record(&operation, "", texts), is_wait);
+            }
+        }
+        let total = table.total();
+        assert_eq!((total.operations(), total.waits_count()), (6, 6));
+        let proposal = total.timeouts.proposal().map(|of| (of.timeout.as_secs(), of.operations));
+        assert_eq!(proposal, Some((5, 6)), "the one that is not accepted");
+        // Beyond the limit of texts, too.
+        let mut texts = StatementTexts::new(RouteTemplates::default(), 0, 1 << 20);
+        texts.waits.clone_from(&test.texts.waits);
+        let mut table = StatementTable::new(1, "test");
+        assert!(table.record(&operation("/poll", 30, OperationOutcome::Ok), "", &mut texts));
+        assert_eq!(table.other().waits_count(), 1);
     }
 
     #[test]

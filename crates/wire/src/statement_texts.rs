@@ -3,10 +3,12 @@
 use protocol::fingerprint::RouteTemplates;
 
 use crate::statement_normalizer::StatementNormalizer;
+use crate::wait_rules::WaitRules;
 
 /// Normalizer and memory of the texts of all statement tables.
 pub(crate) struct StatementTexts {
     pub(crate) normalizer: StatementNormalizer,
+    pub(crate) waits: WaitRules,
     used_bytes: usize,
     limit: usize,
 }
@@ -19,7 +21,7 @@ impl StatementTexts {
         cache_bytes_max: usize,
     ) -> StatementTexts {
         let normalizer = StatementNormalizer::new(routes, cache_bytes_max);
-        StatementTexts { normalizer, used_bytes: 0, limit }
+        StatementTexts { normalizer, waits: WaitRules::default(), used_bytes: 0, limit }
     }
 
     /// Reserves memory. Returns whether the limit allows it.

@@ -35,6 +35,7 @@ use crate::stream::BufferMemory;
 use crate::stream_marks::ConnectionMarks;
 use crate::tls_event::TlsEvent;
 use crate::tls_session::{TlsContext, TlsSessionTable, TlsTotals};
+use crate::wait_rules::WaitRules;
 
 /// Ports without a rule that are counted apart; the others are counted together.
 const OTHER_PORTS_MAX: usize = 256;
@@ -79,6 +80,8 @@ pub struct TrackerSettings {
     pub peers: Option<PeerSettings>,
     /// Templates of paths.
     pub routes: RouteTemplates,
+    /// Operations that wait by design, beside those that do so by their protocol.
+    pub waits: WaitRules,
 }
 
 /// What was measured in an interval.
@@ -144,6 +147,12 @@ pub struct ConnectionTracker {
 impl ConnectionTracker {
     /// A tracker without connections.
     pub fn new(settings: TrackerSettings) -> ConnectionTracker {
+        let mut texts = StatementTexts::new(
+            settings.routes.clone(),
+            settings.statement_bytes_max,
+            settings.cache_bytes_max,
+        );
+        texts.waits.clone_from(&settings.waits);
         ConnectionTracker {
             services: ServiceTable::new(
                 settings.rules.clone(),
@@ -153,11 +162,7 @@ impl ConnectionTracker {
                     peers: settings.peers,
                 },
             ),
-            texts: StatementTexts::new(
-                settings.routes.clone(),
-                settings.statement_bytes_max,
-                settings.cache_bytes_max,
-            ),
+            texts,
             connections: ConnectionTable::new(),
             datagrams: DatagramTable::new(),
             tls_sessions: TlsSessionTable::new(),
@@ -536,7 +541,7 @@ impl ConnectionTracker {
         let mut texts = NormalizedRequests::default();
         self.each_in_flight(&mut |_, request| texts.add(&request));
         let last_time = texts.last_time(self.settings.in_flight_bytes_max);
-        let mut counter = InFlightCounter::new(&self.texts.normalizer, last_time);
+        let mut counter = InFlightCounter::new(&self.texts, last_time);
         self.each_in_flight(&mut |service, request| {
             let protocol = self.services.services()[service].protocol.name;
             counter.add(service, protocol, &request);

@@ -5,7 +5,7 @@ use render::json::Json::{self, Bool, List, Map, Null, Object, Text};
 use render::json::{integer, statistics};
 use wire::{
     CaptureTotals, Completeness, ConnectionTracker, KeyLogCounts, OperationHistograms,
-    ServiceStatistics, StatementStatistics, TlsTotals, TrafficCount, UndecodedReason,
+    ProposedWait, ServiceStatistics, StatementStatistics, TlsTotals, TrafficCount, UndecodedReason,
 };
 
 use super::{CaptureSummary, TlsSummary};
@@ -144,6 +144,8 @@ fn statement_json(of: &StatementStatistics) -> Json {
     let failed =
         of.failed.iter().map(|(class, failed)| (class.to_string(), operations_json(failed)));
     let total_ns = i128::try_from(of.total_time_ns).unwrap_or(i128::MAX);
+    // Not of several statements together.
+    let proposal = of.timeouts.proposal().filter(|_| !of.verb.is_empty());
     Object(vec![
         ("verb", Text(of.verb.to_string())),
         ("statement", Text(of.statement.to_string())),
@@ -153,6 +155,15 @@ fn statement_json(of: &StatementStatistics) -> Json {
         ("succeeded", operations_json(&of.succeeded)),
         ("failed", Map(failed.collect())),
         ("waits", operations_json(&of.waits)),
+        ("proposed_wait", proposal.map_or(Null, proposal_json)),
+    ])
+}
+
+fn proposal_json(of: ProposedWait) -> Json {
+    Object(vec![
+        ("timeout_ns", integer(of.timeout.as_nanos() as u64)),
+        ("operations", integer(of.operations)),
+        ("long_operations", integer(of.long_operations)),
     ])
 }
 

@@ -9,7 +9,7 @@ use render::time::{format_ns, format_time};
 use render::value_formatter::{count, share};
 use wire::{
     ConnectionTracker, KeyLogCounts, ServiceStatistics, StatementStatistics, TlsTotals,
-    UndecodedReason,
+    UndecodedReason, WaitRules,
 };
 
 use super::{CaptureSummary, TlsSummary};
@@ -39,6 +39,7 @@ pub fn capture_text(
             text.push_str(&heading(&title, terminal));
             text.push_str(&statement_table(service, tracker, statements, terminal));
             text.push_str(&connection_times(service));
+            text.push_str(&proposed_waits(service));
         }
     }
     text.push_str(&in_flight(tracker, terminal));
@@ -271,6 +272,20 @@ fn connection_times(service: &ServiceStatistics) -> String {
             let (p50, p99) = (format_ns(p50.estimate), format_ns(p99.estimate));
             text.push_str(&format!("  {name}: p50 {p50}, p99 {p99} of {}\n", count(times.count())));
         }
+    }
+    text
+}
+
+/// Statements that may wait by design.
+fn proposed_waits(service: &ServiceStatistics) -> String {
+    let mut text = String::new();
+    for statement in service.statements.statements() {
+        let Some(proposed) = statement.timeouts.proposal() else { continue };
+        let rule = WaitRules::rule_of(&statement.verb, &statement.statement);
+        let rule = escape_control(&rule);
+        text.push_str(&format!(
+            "  proposed wait: {rule}: {proposed}; --wait '{rule}' counts them as waits\n"
+        ));
     }
     text
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hist::Histogram;
 use model::{SampleValue, SeriesKind};
 use protocol::fingerprint::RouteTemplates;
-use wire::{ConnectionTracker, OperationHistograms, ServiceRule, TrackerSettings};
+use wire::{ConnectionTracker, OperationHistograms, ServiceRule, TrackerSettings, WaitRules};
 
 use crate::conversation::{HttpConnection, by_time};
 use crate::fixture::{JournalRows, WireFixture, postgres_packets};
@@ -33,6 +33,7 @@ fn reference() -> ConnectionTracker {
         in_flight_bytes_max: 1 << 20,
         peers: None,
         routes: RouteTemplates::default(),
+        waits: WaitRules::default(),
     });
     postgres_packets().iter().for_each(|packet| tracker.read(&packet.captured()));
     tracker

@@ -14,3 +14,4 @@ mod role;
 mod servers;
 mod threads;
 mod tls;
+mod waits;

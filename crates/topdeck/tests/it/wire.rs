@@ -303,3 +303,52 @@ fn detected_ports_are_listed_before_the_capture_starts() {
     assert!(line.starts_with("topdeck: detected ports: "), "{}", run.stderr);
     assert!(line.contains("; not decoded: "), "{line}");
 }
+
+#[test]
+fn a_wait_is_proposed_and_accepted() {
+    let capture = polls();
+    let arguments = ["wire", "--read", "-", "--service", "web=33992/http"];
+    let run = topdeck(&arguments, &capture);
+    let line = "proposed wait: GET /poll/{n}: 6 of 6 operations from 0.9 s took 5s; --wait 'GET \
+                /poll/{n}' counts them as waits\n";
+    assert!(run.stdout.contains(line), "{}", run.stdout);
+    let run = topdeck(&[&arguments[..], &["--wait", "GET /poll/{n}"]].concat(), &capture);
+    assert!(run.stdout.contains("GET /poll/{n} (wait)"), "{}", run.stdout);
+    assert!(!run.stdout.contains("proposed wait"), "{}", run.stdout);
+}
+
+/// A connection with six polls, in nanoseconds and raw IPv4.
+fn polls() -> Vec<u8> {
+    let mut file = Vec::new();
+    for word in [0xa1b2_3c4d_u32, 2 | 4 << 16, 0, 0, 1 << 18, 101] {
+        file.extend(word.to_le_bytes());
+    }
+    let mut next = [1_000_u32, 5_000];
+    let mut add = |milliseconds: u32, flags: u8, payload: &str, is_to_server: bool| {
+        let own = usize::from(!is_to_server);
+        let ports: [u16; 2] = if is_to_server { [40_000, 33_992] } else { [33_992, 40_000] };
+        let hosts: [u8; 2] = if is_to_server { [1, 2] } else { [2, 1] };
+        let mut packet = vec![0x45, 0];
+        packet.extend((40 + payload.len() as u16).to_be_bytes());
+        packet.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+        hosts.iter().for_each(|host| packet.extend([10, 0, 0, *host]));
+        packet.extend(ports.map(u16::to_be_bytes).concat());
+        packet.extend([next[own], next[1 - own]].map(u32::to_be_bytes).concat());
+        packet.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        packet.extend(payload.as_bytes());
+        next[own] += payload.len() as u32 + u32::from(flags & 2 != 0);
+        let (seconds, rest) = (milliseconds / 1_000, milliseconds % 1_000 * 1_000_000);
+        for word in [seconds, rest, packet.len() as u32, packet.len() as u32] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(packet);
+    };
+    add(0, 2, "", true);
+    add(0, 18, "", false);
+    for number in 0..6 {
+        let start = 1_000 + number * 6_000;
+        add(start, 16, &format!("GET /poll/{number} HTTP/1.1\r\nHost: shop\r\n\r\n"), true);
+        add(start + 5_000 + number, 16, "HTTP/1.1 204 No Content\r\n\r\n", false);
+    }
+    file
+}

@@ -14,7 +14,7 @@ use protocol::fingerprint::RouteTemplates;
 use wire::{
     CaptureFile, CapturedPacket, ConnectionEnd, ConnectionTracker, EndComparison, EndInterval,
     EndMatcher, EndReport, KeyLog, LinkType, Packet, SegmentBoundaries, ServiceRule,
-    ServiceTransport, TlsClock, TlsEvent, TrackerSettings, find_functions,
+    ServiceTransport, TlsClock, TlsEvent, TrackerSettings, WaitRules, find_functions,
 };
 
 /// Panics on a violation.
@@ -336,6 +336,7 @@ fn tracker_with(observer_bytes_max: usize) -> ConnectionTracker {
         in_flight_bytes_max: 1 << 20,
         peers: None,
         routes: RouteTemplates::default(),
+        waits: WaitRules::default(),
     })
 }
 

@@ -8,7 +8,7 @@ use protocol::fingerprint::RouteTemplates;
 use protocol::observer::FlowDirection;
 use wire::{
     CapturedPacket, ConnectionTracker, LinkType, ServiceRule, ServiceTransport, TcpFlags,
-    TrackerSettings,
+    TrackerSettings, WaitRules,
 };
 
 use crate::checks::message_protocol::{self, message};
@@ -283,6 +283,7 @@ pub(crate) fn settings() -> TrackerSettings {
         in_flight_bytes_max: 1 << 20,
         peers: None,
         routes: RouteTemplates::default(),
+        waits: WaitRules::default(),
     }
 }
 
