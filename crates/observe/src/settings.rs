@@ -12,8 +12,8 @@ use role::BoxError;
 use role::settings::{Document, Problems, SettingsCheck, Size, TableRef};
 use serde::Deserialize;
 use wire::{
-    DETECTION_PERIOD, PORTS_MAX, PeerSettings, PortDetector, RING_BLOCKS, ServiceRule, TlsTarget,
-    TrackerSettings, WaitRules, find_protocol,
+    CaptureMemory, DETECTION_PERIOD, PORTS_MAX, PeerSettings, PortDetector, RING_BLOCKS,
+    ServiceRule, TLS_RING_BYTES, TlsTarget, TrackerSettings, WaitRules, find_protocol,
 };
 
 use crate::end_queue::EndQueue;
@@ -28,14 +28,6 @@ const MIB: u64 = 1 << 20;
 const RING_SIZES: RangeInclusive<u64> = 2 * MIB..=1024 * MIB;
 /// A connection without a packet for an hour is forgotten.
 const IDLE_TIMEOUT_NS: u64 = 3_600_000_000_000;
-/// Memory for bytes captured out of order.
-const REORDER_BYTES_MAX: usize = 48 << 20;
-/// Memory of the observers of all connections.
-const OBSERVER_BYTES_MAX: usize = 112 << 20;
-/// Memory of the texts of statements in an interval, of all services.
-const STATEMENT_BYTES_MAX: usize = 64 << 20;
-/// Memory of the cache of fingerprints.
-const CACHE_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the texts of requests in flight whose statements are told. Reading them takes some ten
 /// milliseconds.
 const IN_FLIGHT_BYTES_MAX: usize = 2 << 20;
@@ -352,12 +344,20 @@ impl CaptureSettings {
         ServiceRule::ports(&self.rules)
     }
 
+    /// Memory of all threads, beside their rings.
+    fn memory(&self) -> CaptureMemory {
+        let rings = self.interfaces.len().max(1) * self.threads;
+        let of_packets = rings.saturating_mul(self.ring_blocks << 20);
+        let of_tls = if self.tls.is_empty() { 0 } else { TLS_RING_BYTES };
+        CaptureMemory::beside_rings(of_packets.saturating_add(of_tls))
+    }
+
     /// Limits of the statements in an interval of one thread.
     pub(crate) fn statement_limits(&self) -> StatementLimits {
         StatementLimits {
             // All statements with series, and some that may get one.
             statements_max: 2 * self.statements_max,
-            text_bytes_max: STATEMENT_BYTES_MAX / self.threads,
+            text_bytes_max: self.memory().statement_bytes_max / self.threads,
         }
     }
 
@@ -368,14 +368,15 @@ impl CaptureSettings {
             ..peers
         });
         let StatementLimits { statements_max, text_bytes_max } = self.statement_limits();
+        let memory = self.memory();
         TrackerSettings {
             rules: self.rules.clone(),
             connections_max: self.connections_max.div_ceil(self.threads),
             idle_timeout_ns: IDLE_TIMEOUT_NS,
-            reorder_bytes_max: REORDER_BYTES_MAX / self.threads,
-            observer_bytes_max: OBSERVER_BYTES_MAX / self.threads,
+            reorder_bytes_max: memory.reorder_bytes_max / self.threads,
+            observer_bytes_max: memory.observer_bytes_max / self.threads,
             statement_bytes_max: text_bytes_max,
-            cache_bytes_max: CACHE_BYTES_MAX / self.threads,
+            cache_bytes_max: memory.cache_bytes_max / self.threads,
             in_flight_bytes_max: IN_FLIGHT_BYTES_MAX / self.threads,
             peers,
             servers_max: self.servers_max,
@@ -443,7 +444,8 @@ mod tests {
     #[test]
     fn threads_divide_the_limits() {
         let one = CaptureSettings::with_keys("h", "").unwrap();
-        let two = CaptureSettings::with_keys("h", "threads = 2").unwrap();
+        // With the same memory of all rings.
+        let two = CaptureSettings::with_keys("h", "threads = 2\nring_size = '32MiB'").unwrap();
         assert_eq!((one.threads, two.threads), (1, 2));
         let limits = |settings: &CaptureSettings| {
             let tracker = settings.tracker();

@@ -18,8 +18,8 @@ use protocol::fingerprint::RouteTemplates;
 use protocol::observer::ObservedProtocol;
 use render::terminal::Terminal;
 use wire::{
-    CaptureFile, CapturedPacket, ConnectionTracker, KeyLog, PortDetector, ServiceRule, TlsTarget,
-    TrackerSettings, WaitRules,
+    CaptureFile, CaptureMemory, CapturedPacket, ConnectionTracker, KeyLog, PortDetector,
+    ServiceRule, TLS_RING_BYTES, TlsTarget, TrackerSettings, WaitRules,
 };
 
 use crate::time;
@@ -30,18 +30,10 @@ const READ_BYTES: usize = 1 << 20;
 const CONNECTIONS_MAX: usize = 65_536;
 /// A connection without a packet for an hour is forgotten.
 const IDLE_TIMEOUT_NS: u64 = 3_600_000_000_000;
-/// Memory for bytes captured out of order.
-const REORDER_BYTES_MAX: usize = 48 << 20;
-/// Memory of the observers of all connections.
-const OBSERVER_BYTES_MAX: usize = 112 << 20;
 /// Servers with statistics of their own.
 const SERVERS_MAX: usize = 1_024;
 /// Statements of a service with histograms of their own: about 10 kB each.
 const STATEMENTS_MAX: usize = 1_000;
-/// Memory of the texts of all statements.
-const STATEMENT_BYTES_MAX: usize = 64 << 20;
-/// Memory of the cache of fingerprints.
-const CACHE_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the texts of requests in flight that are told at once.
 const IN_FLIGHT_BYTES_MAX: usize = 2 << 20;
 
@@ -174,6 +166,13 @@ fn wait(text: &str) -> Result<String, String> {
     WaitRules::new(vec![text.to_owned()]).map(|_| text.to_owned())
 }
 
+/// Memory of the rings of a live capture.
+fn ring_bytes(options: &Options) -> usize {
+    let is_live = options.read.is_none() && options.both_ends.is_none();
+    let of_packets = if is_live { (options.ring as usize) << 20 } else { 0 };
+    of_packets + if options.tls.is_empty() { 0 } else { TLS_RING_BYTES }
+}
+
 fn positive(text: &str) -> Result<Duration, String> {
     let ns = time::parse_duration(text)?;
     if ns <= 0 {
@@ -197,16 +196,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             detector.rules().to_vec()
         }
     };
+    let memory = CaptureMemory::beside_rings(ring_bytes(options));
     let settings = TrackerSettings {
         rules: rules.clone(),
         connections_max: CONNECTIONS_MAX,
         idle_timeout_ns: IDLE_TIMEOUT_NS,
-        reorder_bytes_max: REORDER_BYTES_MAX,
-        observer_bytes_max: OBSERVER_BYTES_MAX,
+        reorder_bytes_max: memory.reorder_bytes_max,
+        observer_bytes_max: memory.observer_bytes_max,
         servers_max: SERVERS_MAX,
         statements_max: STATEMENTS_MAX,
-        statement_bytes_max: STATEMENT_BYTES_MAX,
-        cache_bytes_max: CACHE_BYTES_MAX,
+        statement_bytes_max: memory.statement_bytes_max,
+        cache_bytes_max: memory.cache_bytes_max,
         in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
         peers: None,
         routes,

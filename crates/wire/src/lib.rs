@@ -12,6 +12,7 @@
 mod capabilities;
 mod capture_file;
 mod capture_filter;
+mod capture_memory;
 mod capture_totals;
 mod clock_offset;
 mod completeness;
@@ -61,6 +62,7 @@ pub use capabilities::{
 };
 pub use capture_file::{CaptureFile, CaptureFileError, CapturedPacket, LinkType};
 pub use capture_filter::PORTS_MAX;
+pub use capture_memory::CaptureMemory;
 pub use capture_totals::{CaptureTotals, TrafficCount};
 pub use clock_offset::OffsetInterval;
 pub use completeness::{Completeness, NotMeasuredCounts};
@@ -89,7 +91,7 @@ pub use statement_table::{OperationHistograms, StatementStatistics, StatementTab
 pub use timeout_spikes::{ProposedWait, TimeoutSpikes};
 pub use tls_event::{TlsClock, TlsEvent, TlsEventKind, TlsSocket};
 pub use tls_library::LeftOutLibraries;
-pub use tls_probes::TlsProbes;
+pub use tls_probes::{TLS_RING_BYTES, TlsProbes};
 pub use tls_session::TlsTotals;
 pub use tls_target::{TlsProbeError, TlsTarget};
 pub use traced_operation::{TracedOperation, TracedOperations};

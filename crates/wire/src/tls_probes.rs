@@ -19,7 +19,7 @@ use crate::tls_program::{
 use crate::tls_target::{TlsProbeError, TlsTarget};
 
 /// Memory between the programs and this process.
-const RING_BYTES: u32 = 16 << 20;
+pub const TLS_RING_BYTES: usize = 16 << 20;
 /// Threads inside of the library, and sessions, that are known to the programs.
 const CALLS_MAX: u32 = 32_768;
 const SESSIONS_MAX: u32 = 65_536;
@@ -95,7 +95,7 @@ impl TlsProbes {
         let calls = BpfMap::lru_hash("topdeck_calls", CALL_KEY, CALL_VALUE, CALLS_MAX)?;
         let sessions = BpfMap::lru_hash("topdeck_tls", SESSION_KEY, SESSION_VALUE, SESSIONS_MAX)?;
         let counts = BpfMap::array("topdeck_counts", 1)?;
-        let ring = RingBuffer::create("topdeck_ring", RING_BYTES)?;
+        let ring = RingBuffer::create("topdeck_ring", TLS_RING_BYTES as u32)?;
         let maps = TlsMaps {
             calls: calls.descriptor(),
             sessions: sessions.descriptor(),

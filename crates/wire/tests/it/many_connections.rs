@@ -2,7 +2,7 @@
 
 use protocol::PROTOCOLS;
 use protocol::observer::FlowDirection;
-use wire::{ConnectionTracker, ServiceRule, TcpFlags, TrackerSettings};
+use wire::{CaptureMemory, ConnectionTracker, RING_BLOCKS, ServiceRule, TcpFlags, TrackerSettings};
 
 use crate::conversation::{START, TestPacket, settings};
 
@@ -11,7 +11,7 @@ const CONNECTIONS: u16 = 10_000;
 const REQUEST_BYTES: usize = 16_000;
 /// Bytes behind the hole.
 const BEHIND_BYTES: usize = 4_000;
-/// Limits of `topdeck wire`.
+/// Limits with which nothing is forgotten.
 const OBSERVER_BYTES_MAX: usize = 112 << 20;
 const REORDER_BYTES_MAX: usize = 48 << 20;
 
@@ -93,6 +93,27 @@ fn ten_thousand_connections_with_half_a_request_fit() {
     // The bytes behind the holes that are no gaps, and texts and heads of half requests.
     assert!(memory > usize::from(CONNECTIONS) / 2 * BEHIND_BYTES, "{memory}");
     assert!(memory <= OBSERVER_BYTES_MAX + REORDER_BYTES_MAX, "{memory}");
+}
+
+/// The limits of `topdeck wire` with its ring, of which the kernel has all.
+#[test]
+fn ten_thousand_connections_have_200_mb_with_the_ring() {
+    const TOTAL: usize = 200_000_000;
+    // Measured: the program without connections, and a connection without buffers.
+    const OTHERS: usize = 20_000_000 + CONNECTIONS as usize * 2_400;
+    let ring = RING_BLOCKS << 20;
+    let budget = CaptureMemory::beside_rings(ring);
+    let tracker = many_connections(budget.observer_bytes_max, budget.reorder_bytes_max);
+    let of_connections = tracker.connection_memory();
+    let used = ring + OTHERS + of_connections + budget.statement_bytes_max + budget.cache_bytes_max;
+    assert!(used <= TOTAL, "{used}");
+    // The limits were reached: the connections without a packet for longest made room.
+    let limits = budget.observer_bytes_max + budget.reorder_bytes_max;
+    assert!(of_connections > limits / 2, "{of_connections} of {limits}");
+    let services = tracker.services().iter().map(|service| &service.completeness);
+    let evicted: u64 = services.map(|found| found.evicted_connections).sum();
+    assert!(evicted > 0);
+    assert_eq!(evicted + tracker.open_connections() as u64, u64::from(CONNECTIONS));
 }
 
 #[test]
