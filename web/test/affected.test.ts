@@ -105,6 +105,9 @@ test("a row of the history has the last time of firing, or since when its alert 
   expect(describePeriod(row(1, period("firing", 50, 59)), history)).toBe(
     `since ${formatDateTime(NOON + 50 * MINUTE)}`,
   );
+  // With its changes, one that ended a second ago does not last.
+  const ended = { ...period("firing", 50, 59.9), isOpen: false };
+  expect(describePeriod(row(1, ended), history)).toBe("2026-11-26 12:50:00 to 12:59:54");
   expect(describePeriod(row(0, period("pending", 1, 2)), history)).toBe(
     "2026-11-26 12:01:00 to 12:02:00",
   );

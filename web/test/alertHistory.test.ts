@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { toRows } from "../src/lib/alertHistory";
+import { refineRows, toRows, type AlertChangeJson } from "../src/lib/alertHistory";
 import type { AlertJson } from "../src/lib/alerts";
 import { exact } from "../src/lib/distribution";
 import { countFiring, isAlertOf } from "../src/lib/firingAlerts.svelte";
@@ -186,4 +186,56 @@ test("a duration that was read in few steps is approximate", () => {
   expect(describeFiring(0, 0, 60_000)).toBe("pending only");
   expect(describeFiring(1, 240_000, 240_000)).toBe("fired once, about 4 min");
   expect(describeFiring(2, 7_200_000, 60_000)).toBe("fired 2 times, 2 h");
+});
+
+/** Changes in milliseconds, the oldest first. */
+function changes(...all: [number, AlertChangeJson["event"]][]): AlertChangeJson[] {
+  return all
+    .map(([ms, event]): AlertChangeJson => {
+      const labels = { alertname: "Slow", host: "a" };
+      return { time_ns: ms * 1e6, event, name: "Slow", labels, source: "rule" };
+    })
+    .reverse();
+}
+const sampled = (...times: number[]) =>
+  toRows([series({ alertname: "Slow", host: "a", alertstate: "firing" }, times)], 60, 1_000);
+
+// An alert that fired for 7 s was shown with the two minutes from one evaluation to the next.
+test("a state has the times of its changes, not those of the samples", () => {
+  const history = changes([100, "pending"], [130, "firing"], [137, "resolved"]);
+  const [row] = refineRows(sampled(180), { history, next: null }, 60, [0, 1_000]);
+  expect(row).toMatchObject({
+    key: 'Slow {host="a"}',
+    isExact: true,
+    fired: 1,
+    firingMs: 7,
+    periods: [
+      { state: "pending", start: 100, end: 130, isOpen: false },
+      { state: "firing", start: 130, end: 137, isOpen: false },
+    ],
+  });
+  // It need not be in the samples.
+  expect(refineRows([], { history, next: null }, 60, [0, 1_000])).toEqual([row]);
+});
+
+test("a state lasts from before the range, and on after it", () => {
+  const history = changes([100, "resolved"], [900, "firing"]);
+  const [row] = refineRows(sampled(60, 120, 960), { history, next: null }, 60, [40, 1_000]);
+  expect(row!.periods).toEqual([
+    { state: "firing", start: 40, end: 100, isOpen: false },
+    { state: "firing", start: 900, end: 1_000, isOpen: true },
+  ]);
+});
+
+test("what the changes do not tell is that of the samples", () => {
+  const history = changes([600, "firing"]);
+  // The rule was removed at 720; earlier changes are not kept any more.
+  const [row] = refineRows(sampled(120, 660, 720), { history, next: 7 }, 60, [0, 1_000]);
+  expect(row!.isExact).toBe(false);
+  expect(row!.periods.map(({ start, end }) => [start, end])).toEqual([
+    [60, 120],
+    [600, 720],
+  ]);
+  const rows = sampled(120);
+  expect(refineRows(rows, { history: [], next: null }, 60, [0, 1_000])).toEqual(rows);
 });

@@ -18,9 +18,9 @@ export function lastPeriod({ periods }: AlertRow): AlertPeriod {
 
 /** `last 2026-11-26 12:00:00 to 12:45:00`, `since 2026-11-26 12:00:00`. */
 export function describePeriod(row: AlertRow, { range, step }: AlertHistory): string {
-  const { start, end } = lastPeriod(row);
-  // The evaluation of the last column may be on its way.
-  if (end >= range[1] - 1.5 * step) return `since ${formatDateTime(start)}`;
+  const { start, end, isOpen } = lastPeriod(row);
+  // Without changes: the evaluation of the last column may be on its way.
+  if (isOpen ?? end >= range[1] - 1.5 * step) return `since ${formatDateTime(start)}`;
   return `${row.fired > 1 ? "last " : ""}${formatPeriod(start, end)}`;
 }
 
