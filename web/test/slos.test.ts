@@ -4,6 +4,7 @@ import {
   describeBudget,
   describeBurn,
   describeIndicator,
+  firstEvents,
   formatAttained,
   formatBounds,
   formatObjective,
@@ -20,6 +21,7 @@ import {
   type BurnJson,
   type SloJson,
   type SloPointJson,
+  type SloReportJson,
 } from "../src/lib/slos";
 
 const bracket = (lower: number, estimate: number, upper: number) => ({ lower, estimate, upper });
@@ -118,4 +120,33 @@ test("the state of a burn-rate alert does not contradict the budget", () => {
   expect(describe(false, 3.2)).toBe("spends the budget; below the limit");
   expect(describe(false, 20)).toContain("not in the short window, or too few events");
   expect(describe(null, null)).toBe("unknown: no events");
+});
+
+// "unknown: no events" and rates of minutes looked like errors in the first three days.
+test("a window of a burn-rate alert that is longer than the data says so", () => {
+  const [hour, day] = [3_600e3, 86_400e3];
+  const burn = (is_burning: boolean | null) =>
+    ({
+      is_burning,
+      long: bracket(0.4, 0.4, 0.4),
+      factor: 3,
+      severity: "page",
+      long_ns: day * 1e6,
+    }) as BurnJson;
+  expect(describeBurn(burn(null), 2.5 * hour)).toBe("window not full yet: 2 h 30 min of 1 d");
+  expect(describeBurn(burn(false), 60e3)).toBe(
+    "within the budget; window not full yet: 1 min of 1 d",
+  );
+  expect(describeBurn(burn(true), hour)).toBe(
+    "above the limit (page); window not full yet: 1 h of 1 d",
+  );
+  expect(describeBurn(burn(false), day)).toBe("within the budget");
+});
+
+test("the first events of a report are after the point before", () => {
+  const point = (time: number, total: number) => ({ time_ns: time * 1e6, total }) as SloPointJson;
+  const report = (points: SloPointJson[]) => ({ from_ns: 1e6, points }) as SloReportJson;
+  expect(firstEvents(report([point(10, 0), point(20, 0), point(30, 4)]))).toBe(20);
+  expect(firstEvents(report([point(10, 2)]))).toBe(1);
+  expect(firstEvents(report([point(10, 0)]))).toBeNull();
 });

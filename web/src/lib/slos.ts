@@ -2,6 +2,7 @@
 
 import { getJson } from "./api";
 import type { Bracket } from "./distribution";
+import { formatDuration } from "./time";
 import { formatShare } from "./unit";
 
 export type BudgetState = "remaining" | "uncertain" | "spent" | "unknown";
@@ -149,11 +150,25 @@ export function sinceFirstEvents<T extends { total: number }>(list: readonly T[]
   return first < 0 ? [...list] : list.slice(first);
 }
 
+/** Time of the first events of a report, to its hour or day; null if it has none. */
+export function firstEvents({ points = [], from_ns }: SloReportJson): number | null {
+  const first = points.findIndex(({ total }) => total > 0);
+  return first < 0 ? null : (points[first - 1]?.time_ns ?? from_ns) / 1e6;
+}
+
 /**
- * State of a burn-rate alert. Its limit is far above the rate of 1 that spends the budget, so a
- * budget may be spent although no alert fires.
+ * State of a burn-rate alert, with data of `knownMs` milliseconds. Its limit is far above the rate
+ * of 1 that spends the budget, so a budget may be spent although no alert fires.
  */
-export function describeBurn({ is_burning, severity, factor, long }: BurnJson): string {
+export function describeBurn(burn: BurnJson, knownMs = Infinity): string {
+  const state = describeRate(burn);
+  const longMs = burn.long_ns / 1e6;
+  if (!(knownMs < longMs)) return state;
+  const missing = `window not full yet: ${formatDuration(knownMs)} of ${formatDuration(longMs)}`;
+  return burn.is_burning === null ? missing : `${state}; ${missing}`;
+}
+
+function describeRate({ is_burning, severity, factor, long }: BurnJson): string {
   if (is_burning === null) return "unknown: no events";
   if (is_burning) return `above the limit (${severity})`;
   if (!long || long.estimate <= 1) return "within the budget";
