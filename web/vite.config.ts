@@ -10,11 +10,16 @@ const PARTS = [
 ].join("|");
 const LIBS = "(alerts|audit|colour|comparison|serverStatus|sources|stripes|timeMarks)";
 const SHARED = new RegExp(`(parts/${PARTS}|lib/${LIBS})`);
-const CHART_PARTS = [
-  "(Breakdown|ExportChart|LineChart|QueryResultView|SelectorInput|SeriesChart",
+const CHART_PARTS = "(ExportChart|LineChart|QueryResultView|SelectorInput|SeriesChart)";
+const CHARTS = new RegExp(`(parts/${CHART_PARTS}|lib/ruleReplay)`);
+/** What Explore opens below its charts. */
+const PANEL_PARTS = [
+  "(ExemplarTable|ManageSeries|RuleDraftForm|SelectionPanel|ShareBars",
   "SplitByLabel)",
 ].join("|");
-const CHARTS = new RegExp(`(parts/${CHART_PARTS}|lib/ruleReplay)`);
+const PANELS = new RegExp(`(parts/${PANEL_PARTS}|lib/exemplars)`);
+/** Views that are opened least often, and are small. */
+const VIEWS = /views\/(Checks|LoadRuns|LossAudit|Slos|Sources|Status|Wire)/;
 
 export default defineConfig({
   // The page may be served below a path of a proxy.
@@ -33,6 +38,10 @@ export default defineConfig({
           groups: [
             { name: "parts", test: SHARED },
             { name: "charts", test: CHARTS },
+            { name: "slos", test: /lib\/slos/ },
+            { name: "distributions", test: /lib\/(distributionDrawing|rectangle)/ },
+            { name: "panels", test: PANELS },
+            { name: "views", test: VIEWS },
           ],
         },
       },

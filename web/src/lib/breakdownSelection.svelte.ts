@@ -7,18 +7,14 @@
 import { untrack } from "svelte";
 
 import type { Heatmap } from "./api";
-import { parseRectangle, writeRectangle } from "./rectangle";
+import { parseRectangle, snapRectangle, writeRectangle, type Rectangle } from "./rectangle";
 import { route } from "./route.svelte";
 import { rangeBetween } from "./time";
 
-/** A rectangle of a heatmap: times in milliseconds, values in the unit of the heatmap. */
-export interface HeatmapSelection {
+/** A rectangle of a heatmap. */
+export interface HeatmapSelection extends Rectangle {
   /** The heatmap in which the selection was dragged; a live one has newer columns since. */
   of: Heatmap;
-  from: number;
-  to: number;
-  low: number;
-  high: number;
 }
 
 export class BreakdownSelection {
@@ -45,9 +41,21 @@ export class BreakdownSelection {
     });
   }
 
-  /** Selects a rectangle. */
-  select(from: number, to: number, low: number, high: number): void {
-    route.set({ breakdown: writeRectangle({ from, to, low, high }) });
+  /** Selects the columns and buckets that a rectangle touches; clears the selection if none. */
+  select(of: Heatmap, drawn: Rectangle): void {
+    const snapped = snapRectangle(of.columns, drawn);
+    route.set({ breakdown: snapped ? writeRectangle(snapped) : "" });
+  }
+
+  /** Selects the same values as many columns earlier (−1) or later (1). */
+  move(of: Heatmap, by: number): void {
+    const { selected } = this;
+    if (!selected) return;
+    const { from, to, low, high } = selected;
+    const shift = by * (to - from);
+    if (from + shift < of.start || to + shift > of.end) return;
+    const moved = writeRectangle({ from: from + shift, to: to + shift, low, high });
+    route.set({ breakdown: moved }, true);
   }
 
   /**

@@ -9,6 +9,7 @@ import type { HeatmapColumn, Gap, Heatmap } from "./api";
 import { drawnBounds, type Cell } from "./distribution";
 import { markPlugin } from "./markPlugin";
 import { MARGIN, Overlay } from "./overlay";
+import type { Rectangle } from "./rectangle";
 import { Raster, ROWS, type HeatmapStyle } from "./raster";
 import { Scale } from "./scale";
 import { chartFont, cssValue, fontScale } from "./screen";
@@ -25,19 +26,24 @@ export interface PlotCallbacks {
   threshold(value: number, settled: boolean): void;
   /** The browser cancelled the drag of the threshold. */
   cancelled(): void;
-  /** A rectangle was dragged. */
-  select(from: number, to: number, low: number, high: number): void;
+  /** A rectangle was dragged, or a point was clicked: then it is that of the pointer. */
+  select(rectangle: Rectangle): void;
 }
 
 /** Grab distance of the threshold in pixels, for a mouse and for a finger. */
 const GRIP = 8;
 const FINGER = 20;
+/** Pixels around a click in which buckets are meant: some are finer than a pixel. */
+const POINT = 2;
+/** A shorter drag is a click. */
+const MIN_DRAG = 4;
 
 export class HeatmapPlot {
   raster: Raster;
   scale: Scale;
   private readonly plot: uPlot;
   private readonly grip: HTMLDivElement;
+  private readonly frame: HTMLDivElement;
   private columns: HeatmapColumn[] = [];
   private marks: readonly TimeMark[] = [];
   private readonly overlays = new Overlay();
@@ -45,6 +51,9 @@ export class HeatmapPlot {
   private end = 1;
   private unit = "";
   private limit: number | null = null;
+  private selected: Rectangle | null = null;
+  /** Where a button was pressed, if that may become a click. */
+  private pressed: { x: number; y: number } | null = null;
   private dragging = false;
   /** Start of a touch, in pixels from the left. */
   private finger: number | null = null;
@@ -60,7 +69,10 @@ export class HeatmapPlot {
     this.grip = document.createElement("div");
     this.grip.className = "threshold";
     this.grip.hidden = true;
-    this.plot.over.append(this.grip);
+    this.frame = document.createElement("div");
+    this.frame.className = "selected";
+    this.plot.over.append(this.frame, this.grip);
+    this.plot.over.addEventListener("click", this.click);
     this.plot.over.addEventListener("pointerdown", this.press, { capture: true });
     this.plot.over.addEventListener("mousedown", this.suppressSelection, { capture: true });
     window.addEventListener("pointermove", this.move);
@@ -78,6 +90,7 @@ export class HeatmapPlot {
   resize(width: number, height: number): void {
     this.plot.setSize({ width, height });
     this.placeGrip();
+    this.placeFrame();
   }
 
   /** Draws a heatmap from scratch. */
@@ -151,10 +164,17 @@ export class HeatmapPlot {
     this.placeGrip();
   }
 
+  /** Outlines a selection. */
+  outline(selected: Rectangle | null): void {
+    this.selected = selected;
+    this.placeFrame();
+  }
+
   private draw(): void {
     // uPlot draws only the axes, whose range is that of its data.
     this.plot.setData([[this.start, this.end]]);
     this.placeGrip();
+    this.placeFrame();
   }
 
   private options(width: number, height: number): uPlot.Options {
@@ -243,17 +263,13 @@ export class HeatmapPlot {
 
   private select(u: uPlot): void {
     const { left, top, width, height } = u.select;
-    if (width < 4) return;
+    if (width < MIN_DRAG) return;
     const [from, to] = [u.posToVal(left, "x"), u.posToVal(left + width, "x")];
     const all = u.over.clientHeight;
     if (height > 0 && height < all - 1) {
       const share = (y: number) => 1 - y / all;
-      this.actions.select(
-        from,
-        to,
-        this.scale.value(share(top + height)),
-        this.scale.value(share(top)),
-      );
+      const [low, high] = [top + height, top].map((y) => this.scale.value(share(y)));
+      this.actions.select({ from, to, low: low!, high: high! });
     } else {
       this.actions.zoom(from, to);
     }
@@ -269,6 +285,26 @@ export class HeatmapPlot {
     this.grip.classList.toggle("outside", share !== bounded);
   }
 
+  private placeFrame(): void {
+    const { selected, frame } = this;
+    frame.hidden = selected === null;
+    if (!selected) return;
+    const { clientWidth, clientHeight } = this.plot.over;
+    const inside = (at: number, size: number) => Math.min(Math.max(at, 0), size);
+    const [left, right] = [selected.from, selected.to].map((at) =>
+      inside(this.plot.valToPos(at, "x"), clientWidth),
+    );
+    const [bottom, top] = [selected.low, selected.high].map((value) =>
+      inside((1 - this.scale.share(value)) * clientHeight, clientHeight),
+    );
+    Object.assign(frame.style, {
+      left: `${left}px`,
+      top: `${top}px`,
+      width: `${right! - left!}px`,
+      height: `${bottom! - top!}px`,
+    });
+  }
+
   private isOnGrip(event: PointerEvent): boolean {
     if (this.limit === null) return false;
     const y = event.clientY - this.plot.over.getBoundingClientRect().top;
@@ -279,7 +315,11 @@ export class HeatmapPlot {
   }
 
   private readonly press = (event: PointerEvent): void => {
-    if (!this.isOnGrip(event)) {
+    const isGrip = this.isOnGrip(event);
+    // A tap moves the cursor.
+    const isClick = !isGrip && event.pointerType !== "touch";
+    this.pressed = isClick ? { x: event.clientX, y: event.clientY } : null;
+    if (!isGrip) {
       // uPlot ignores touch. A horizontal swipe zooms; a vertical one scrolls, which cancels it.
       if (event.pointerType === "touch")
         this.finger = event.clientX - this.plot.over.getBoundingClientRect().left;
@@ -288,6 +328,17 @@ export class HeatmapPlot {
     this.dragging = true;
     event.stopPropagation();
     event.preventDefault();
+  };
+
+  private readonly click = ({ clientX, clientY }: MouseEvent): void => {
+    const { pressed, plot } = this;
+    const isDrag = !pressed || Math.hypot(clientX - pressed.x, clientY - pressed.y) >= MIN_DRAG;
+    if (isDrag) return;
+    const { left, top, height } = plot.over.getBoundingClientRect();
+    const at = plot.posToVal(clientX - left, "x");
+    const value = (y: number) => this.scale.value(1 - y / height);
+    const y = clientY - top;
+    this.actions.select({ from: at, to: at, low: value(y + POINT), high: value(y - POINT) });
   };
 
   /** Prevents the selection that uPlot begins at `mousedown`. */
