@@ -275,6 +275,20 @@ test("each preset of the time range ends now", async () => {
   await expect.poll(() => visitor.drawn(), { timeout: 20_000 }).toBe(all.count);
 });
 
+test("a copied link has a fixed range, the address keeps that which ends now", async () => {
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await explore({ from: "-15m", to: "now" });
+  await page.getByRole("button", { name: "Copy link" }).click();
+  await page.getByText("Copied, with a fixed range.").waitFor();
+  const link = new URL(await page.evaluate(() => navigator.clipboard.readText()));
+  const settings = new URLSearchParams(link.hash.split("?")[1]);
+  const [from, to] = ["from", "to"].map((name) => Date.parse(settings.get(name)!));
+  expect(to! - from!).toBeGreaterThanOrEqual(15 * 60e3);
+  expect(to! - from!).toBeLessThanOrEqual(15 * 60e3 + 20e3);
+  expect(settings.get("selector")).toBe("latency");
+  expect(page.url()).toContain("from=-15m");
+});
+
 test("queries in PromQL and CAQL have results, and errors have a position", async () => {
   const query = "histogram_quantile(0.99, sum by (host) (exact_increase(latency[5m])))";
   await open("explore", { ...range, language: "promql", query });
@@ -539,7 +553,7 @@ test("compare says which side is faster, and B has presets", async () => {
     ["yesterday", 24],
     ["last week", 7 * 24],
   ] as const) {
-    await page.getByRole("button", { name }).click();
+    await page.getByLabel("Side B").getByRole("button", { name }).click();
     await expect.poll(fromB, { message: name }).toBe(end - (6 + hours) * HOUR);
   }
   await open("compare", {

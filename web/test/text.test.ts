@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { read, write } from "../src/lib/link";
+import { fixRange, read, write } from "../src/lib/link";
 import { describeGaps } from "../src/lib/gaps";
 import * as percentiles from "../src/lib/percentiles";
 import { locateError, formatLabels } from "../src/lib/query";
@@ -356,4 +356,39 @@ test("a range from an instant to the same instant is the minute before it", () =
   expect(time.requireRange({ from: instant, to: instant }, 0)).toEqual([at - 60e3, at]);
   expect(time.requireRange({ from: "now", to: "now" }, at)).toEqual([at - 60e3, at]);
   expect(() => time.requireRange({ from: "soon", to: "now" }, 0)).toThrow(/not a valid range/);
+});
+
+// A link that said -15m was opened an hour later, and showed another quarter of an hour.
+test("a copied link has the times as they were, a typed range as it was typed", () => {
+  const now = Date.parse("2026-11-26T12:00:03Z");
+  const settings = { selector: "latency", from: "-15m", to: "now" };
+  const range = { from: "-15m", to: "now" };
+  const { view, settings: fixed } = fixRange({ view: "explore", settings }, range, now);
+  expect([view, fixed]).toEqual([
+    "explore",
+    { selector: "latency", from: "2026-11-26T11:45Z", to: "2026-11-26T12:00:10Z" },
+  ]);
+  // The default range of a view is not in its address.
+  expect(fixRange({ view: "explore", settings: {} }, { from: "-1h", to: "now" }, now)).toEqual({
+    view: "explore",
+    settings: { from: "2026-11-26T11:00Z", to: "2026-11-26T12:00:10Z" },
+  });
+  const typed = { from: "2026-11-26T11:00:01.5Z", to: "2026-11-26T11:00:02Z" };
+  expect(fixRange({ view: "explore", settings: typed }, typed, now).settings).toEqual({
+    from: "2026-11-26T11:00:01.500Z",
+    to: "2026-11-26T11:00:02Z",
+  });
+});
+
+test("a copied comparison has both ranges fixed", () => {
+  const now = Date.parse("2026-11-26T12:00Z");
+  const settings = { a: "x", from_b: "-2h", to_b: "-1h" };
+  const fixed = fixRange({ view: "compare", settings }, { from: "-1h", to: "now" }, now);
+  expect(fixed.settings).toEqual({
+    a: "x",
+    from: "2026-11-26T11:00Z",
+    to: "2026-11-26T12:00Z",
+    from_b: "2026-11-26T10:00Z",
+    to_b: "2026-11-26T11:00Z",
+  });
 });

@@ -4,6 +4,7 @@
  */
 
 import { migrateKinds, migrateSetting, migrateView } from "./migration";
+import { alignRange, rangeBetween, resolveRange, type TimeRange } from "./time";
 
 /** The view of an empty fragment, and that of settings without a view. */
 const DEFAULT_VIEW = "overview";
@@ -55,4 +56,28 @@ export function write({ view, settings }: Route): string {
     .replaceAll("%2C", ",")
     .replaceAll("%3A", ":");
   return query ? `#/${view}?${query}` : `#/${view}`;
+}
+
+/** Ends of a relative range are rounded outwards to this, in milliseconds, as its columns are. */
+const FIXED_STEP = 10e3;
+
+/**
+ * A route for somebody else, who opens it later: times that are relative to now are fixed.
+ * `range` is that of the view, which may have a default.
+ */
+export function fixRange({ view, settings }: Route, range: TimeRange, now: number): Route {
+  const fixed = { ...settings };
+  const { from_b: from = range.from, to_b: to = range.to } = settings;
+  for (const [names, of] of [
+    [["from_b", "to_b"], { from, to }],
+    [["from", "to"], range],
+  ] as const) {
+    const isShown = names[0] === "from" || names.some((name) => settings[name]);
+    const resolved = isShown ? resolveRange(of, now) : null;
+    if (!resolved) continue;
+    const isRelative = [of.from, of.to].some((text) => /^(-|now)/.test(text.trim()));
+    const ends = rangeBetween(...(isRelative ? alignRange(...resolved, FIXED_STEP) : resolved));
+    [fixed[names[0]], fixed[names[1]]] = [ends.from, ends.to];
+  }
+  return { view, settings: fixed };
 }
