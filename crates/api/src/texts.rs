@@ -57,6 +57,7 @@ async fn list_texts(context: Context, parameters: Parameters) -> Result<JsonBody
         let range = from.saturating_sub(1)..to.saturating_add(1);
         let selected = view.select(&wanted);
         let mut gaps: BTreeSet<Gap> = view.gaps_of(&selected, &range).into_iter().collect();
+        gaps.retain(|gap| !selected.is_empty() || gap.may_concern(&wanted));
         for series in selected {
             active.check_cancelled()?;
             let mut last = None;

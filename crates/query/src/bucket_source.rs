@@ -83,7 +83,7 @@ impl Source for BucketSource<'_> {
 
     fn gaps(&self, series: &[&SeriesHandle], range: &Range<i64>) -> Vec<Gap> {
         match series.iter().any(|handle| handle.key >= FIRST_KEY) {
-            true => self.view.gaps(range),
+            true => self.view.gaps_of(&self.selected_series(series), range),
             false => self.stored.gaps(series, range),
         }
     }

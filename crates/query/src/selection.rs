@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use model::{Gap, Selector, SeriesKind, selector};
+use model::{Selector, SeriesKind, selector};
 use store::{ReadView, SeriesEntryRef};
 
 use crate::classic_buckets::{distribution_name, is_counter, labels_of, select_distributions};
@@ -102,7 +102,7 @@ impl SelectionSummary {
         found.retain(|found| !buckets.contains(&found.as_ref().position()));
         found.extend(histograms.iter().filter(|found| is_counter(found)).cloned());
         let mut gaps = view.gaps(range);
-        gaps.retain(Gap::may_hide_series);
+        gaps.retain(|gap| gap.may_hide_series_of(selector));
         let start = gaps.iter().map(|gap| gap.start).min().map(|start| start.max(range.start));
         let end = gaps.iter().map(|gap| gap.end).max().map(|end| end.min(range.end));
         let gaps = start.zip(end).map(|(start, end)| start..end.max(start.saturating_add(1)));
@@ -110,7 +110,8 @@ impl SelectionSummary {
             groups: groups(&found),
             rows: view.time_range(&found)?,
             gaps,
-            has_gaps: !view.gaps(&(i64::MIN..i64::MAX)).is_empty(),
+            has_gaps: (view.gaps(&(i64::MIN..i64::MAX)).iter())
+                .any(|gap| gap.may_hide_series_of(selector)),
             ..SelectionSummary::default()
         };
         let all_histograms = summary.groups.iter().all(SeriesGroup::is_histogram);

@@ -49,9 +49,6 @@ pub(crate) fn late_gap(
     let end = final_end.filter(|&end| first < end).map_or(last, |end| end.max(last));
     // Intervals exclude their start: the first sample lies in (first - 1, first].
     let (start, lost) = (first.saturating_sub(1), Some(times.len() as u64));
-    let reason = format!(
-        "samples of series {series} arrived after those of their day were dropped and are in no \
-         rollup"
-    );
+    let reason = Gap::late_samples_reason(series);
     Some(Gap { start, end, producer: None, lost, reason })
 }

@@ -418,8 +418,16 @@ impl ReadView {
         gaps
     }
 
-    /// Leaves out gaps of producers that sent none of some series.
+    /// Leaves out gaps of producers that sent none of some series, and gaps of other series.
     fn retain_gaps_of(&self, series: &[SelectedSeries], gaps: &mut Vec<Gap>) {
+        let named = gaps.iter().filter_map(Gap::affected_series);
+        let mut others: BTreeSet<String> = named.map(str::to_owned).collect();
+        if !series.is_empty() && !others.is_empty() {
+            for of in series {
+                others.remove(&self.name_of(of).to_string());
+            }
+            gaps.retain(|gap| gap.affected_series().is_none_or(|series| !others.contains(series)));
+        }
         if gaps.iter().all(|gap| gap.affected_producer().is_none()) {
             return;
         }

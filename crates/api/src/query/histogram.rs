@@ -125,7 +125,7 @@ impl MetricSelection {
         let picks_nothing = view.each_series(&selector, &mut |_| ControlFlow::Break(())) == 0
             && query::bucket_count(view, &selector) == 0;
         // A selector does not match a series whose points are all missing; its gaps have the range.
-        let missing = selection::range_of_gaps(view, &total_range);
+        let missing = selection::range_of_gaps(view, &selector, &total_range);
         let mut found = match picks_nothing && missing.is_some() {
             true => Vec::new(),
             false => selection::find_distributions(view, &selector, series_max, active)?,

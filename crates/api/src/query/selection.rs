@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 
 use decode::{Quantity, Unit};
 use hist::Mixture;
-use model::{Gap, Selector};
+use model::Selector;
 use query::{StoreSource, ThresholdRange};
 use store::{ReadView, SeriesEntryRef, TimeColumn, TimeGrid};
 
@@ -92,10 +92,14 @@ pub(crate) fn distribution_columns<'a>(
     Ok(columns.map(move |column| column.map_err(error)))
 }
 
-/// The range of the gaps within a range that may hide whole series.
-pub(crate) fn range_of_gaps(view: &ReadView, range: &Range<i64>) -> Option<Range<i64>> {
+/// The range of the gaps within a range that may hide whole series that a selector matches.
+pub(crate) fn range_of_gaps(
+    view: &ReadView,
+    selector: &Selector,
+    range: &Range<i64>,
+) -> Option<Range<i64>> {
     let mut gaps = view.gaps(range);
-    gaps.retain(Gap::may_hide_series);
+    gaps.retain(|gap| gap.may_hide_series_of(selector));
     let start = gaps.iter().map(|gap| gap.start).min()?.max(range.start);
     let end = gaps.iter().map(|gap| gap.end).max()?.min(range.end);
     Some(start..end.max(start.saturating_add(1)))
@@ -118,9 +122,9 @@ fn no_match_message(view: &ReadView, selector: &Selector) -> String {
         }
         ControlFlow::Continue(())
     });
-    let missing = match view.gaps(&(i64::MIN..i64::MAX)).is_empty() {
-        true => "",
-        false => "; its data may be in a gap",
+    let missing = match range_of_gaps(view, selector, &(i64::MIN..i64::MAX)) {
+        None => "",
+        Some(_) => "; its data may be in a gap",
     };
     let typed = query::selector_text(selector);
     if n == 0 {

@@ -191,7 +191,8 @@ impl MetricQuery {
     ) {
         let range = self.grid(steps).range();
         // A sample at the start of a slot belongs to it.
-        evaluation.report_gaps(metrics, &(range.start.saturating_sub(1)..range.end));
+        let range = range.start.saturating_sub(1)..range.end;
+        evaluation.report_gaps(&self.selector, metrics, &range);
     }
 
     /// Columns of the slots; a value at the end of a column belongs to the column.

@@ -63,7 +63,7 @@ impl Evaluation<'_> {
         }
         if handles.is_empty() {
             // A series whose rows are all lost is not found; it is reported as a gap.
-            self.report_gaps(&[], &range);
+            self.report_gaps(&exact.fetch.selector, &[], &range);
             return Ok(Vec::new());
         }
         self.exact_streams(exact, handles, steps)

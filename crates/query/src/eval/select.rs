@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use model::SeriesKind;
+use model::{Selector, SeriesKind};
 use store::HistogramIncrements;
 
 use crate::error::{Error, Result, SourceSpan};
@@ -45,7 +45,7 @@ impl Evaluation<'_> {
         let range =
             fetch.shift.apply(steps.start).saturating_sub(lookback)..fetch.shift.apply(steps.end());
         let series = self.series(fetch, &range)?;
-        self.report_gaps(&series, &range);
+        self.report_gaps(&fetch.selector, &series, &range);
         let retained = AtomicUsize::new(0);
         let map = |evaluation: &mut Evaluation<'_>,
                    pack: &[SeriesGroup],
@@ -141,7 +141,7 @@ impl Evaluation<'_> {
         range: &Range<i64>,
     ) -> Result<Vec<SeriesGroup>> {
         let series = self.series(fetch, range)?;
-        self.report_gaps(&series, range);
+        self.report_gaps(&fetch.selector, &series, range);
         Ok(series)
     }
 
@@ -254,10 +254,20 @@ impl Evaluation<'_> {
     }
 
     /// Reports gaps in a range: a read of existing series covers only the time for which they have
-    /// rows, and a series whose rows are all missing is not found.
-    pub(crate) fn report_gaps(&mut self, series: &[SeriesGroup], range: &Range<i64>) {
+    /// rows, and a series whose rows are all missing is not found. Of a series that a gap names,
+    /// the selector tells whether it is meant.
+    pub(crate) fn report_gaps(
+        &mut self,
+        selector: &Selector,
+        series: &[SeriesGroup],
+        range: &Range<i64>,
+    ) {
         let handles: Vec<&SeriesHandle> = series.iter().flat_map(|(_, same)| same).collect();
-        self.gaps.extend(self.source.gaps(&handles, range));
+        let mut gaps = self.source.gaps(&handles, range);
+        if handles.is_empty() {
+            gaps.retain(|gap| gap.may_concern(selector));
+        }
+        self.gaps.extend(gaps);
     }
 
     /// Selected series in the order of their labels: numbers and distributions with the same labels

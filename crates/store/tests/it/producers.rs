@@ -71,6 +71,16 @@ fn kill_leaves_a_gap_only_in_series_of_producers_with_data_in_memory() {
     }
 }
 
+/// 30 gaps of one series were in all series after an import of old samples.
+#[test]
+fn gap_that_names_a_series_is_in_no_other() {
+    let store = StoreFixture::new().open().unwrap();
+    send_all(&store);
+    let reason = Gap::late_samples_reason(&"latency{host=\"b\"}");
+    ingest_as(&store, (3, 1), &["own"], &[gap(None, &reason)]);
+    assert_eq!(hosts_with_gaps(&store), ["b"]);
+}
+
 #[test]
 fn other_gaps_and_those_of_unknown_producers_are_in_all_series() {
     for gap in [gap(Some(2), "a disk was lost"), gap(None, Gap::UNCLEAN_SHUTDOWN)] {

@@ -1,6 +1,7 @@
 //! Gaps in the answers of queries.
 
 use http::StatusCode;
+use serde_json::{Value, json};
 
 use crate::test_server::{NOW, START, TestServer};
 
@@ -72,6 +73,47 @@ async fn series_without_points_is_a_gap_and_not_unknown() {
     // Another range has no gaps.
     let status = server.get("/v1/histogram?selector=waited&from=-10m").await.0;
     assert_eq!(status, StatusCode::NOT_FOUND);
+}
+
+/// After an import of old samples of one series, a misspelt label of another was "0 values".
+#[tokio::test]
+async fn gap_of_a_named_series_concerns_only_selections_that_match_it() {
+    let server = TestServer::new();
+    let (start, end) = (START, START + store::MINUTE);
+    let reason = model::Gap::late_samples_reason(&"older_seconds{host=\"a\"}");
+    server.send_gap(model::Gap { start, end, producer: None, lost: Some(3), reason });
+    let status = async |path: &str| server.get(path).await.0;
+    assert_eq!(status("/v1/histogram?selector=waited").await, StatusCode::NOT_FOUND);
+    let other = "/v1/histogram?selector=older_seconds{host=\"b\"}";
+    assert_eq!(status(other).await, StatusCode::NOT_FOUND);
+    let named = server.json("/v1/histogram?selector=older_seconds").await;
+    assert_eq!(named["gaps"][0]["lost"], 3, "{named}");
+    for (selector, lost) in [
+        ("older_seconds", json!([3])),
+        ("older_seconds{__unit=\"s\",host=\"a\"}", json!([3])),
+        ("older_seconds{host=\"b\"}", json!([])),
+        ("waited", json!([])),
+        ("latency", json!([])),
+    ] {
+        for path in [
+            format!("/v1/query?query={selector}&from=-1h&step=5m"),
+            format!("/v1/query?query=sum(exact_increase({selector}[2h]))"),
+            format!("/v1/query?language=caql&from=-1h&step=5m&query=find(\"{selector}\")"),
+            format!("/v1/texts?selector={selector}&from=-2h"),
+        ] {
+            if path.contains("caql") && selector.contains('{') {
+                continue;
+            }
+            let answer = server.json(&path.replace('"', "%22")).await;
+            let found: Vec<&Value> =
+                answer["gaps"].as_array().unwrap().iter().map(|gap| &gap["lost"]).collect();
+            assert_eq!(json!(found), lost, "{path}: {answer}");
+        }
+    }
+    let latency = server.json("/v1/histogram?selector=latency").await;
+    assert_eq!(latency["gaps"].as_array().unwrap().len(), 0, "{latency}");
+    let (_, text) = server.get("/v1/histogram?selector=waited").await;
+    assert!(!text.contains("its data may be in a gap"), "{text}");
 }
 
 #[tokio::test]
