@@ -15,7 +15,9 @@ use model::{Gap, HISTOGRAM_COUNT_MAX};
 use store::{ColumnFetch, ReadView, SelectedSeries, SeriesEntryRef, TimeColumn, TimeGrid};
 
 use super::bucket_counters::BucketCounters;
-use super::bucket_increases::{Increase, ScrapeAgreement, are_cumulative, round_count};
+use super::bucket_increases::{
+    Increase, ScrapeAgreement, are_cumulative, are_of_same_scrapes, round_count,
+};
 use super::is_counter;
 use crate::context::QueryContext;
 use crate::error::{Error, Result, SourceSpan};
@@ -128,7 +130,8 @@ impl ColumnFetch for BucketColumns<'_> {
                 let both = histogram.map(|of| self.view.histograms(of, grid)).transpose()?;
                 let mut both = both.into_iter().flatten();
                 for (at, column) in all.iter_mut().enumerate() {
-                    let (range, increases) = (ranges[at].clone(), classic.by_bound(&increases, at));
+                    let (range, sum) = (ranges[at].clone(), classic.sum(&increases, at));
+                    let increases = classic.by_bound(&increases, at);
                     let histogram = both.next().transpose()?.map(|both| {
                         column.gaps.extend(both.gaps);
                         both.value
@@ -136,7 +139,7 @@ impl ColumnFetch for BucketColumns<'_> {
                     let (view, name) = (self.view, &self.name[..]);
                     let (cuts_left, context) = (&mut self.cuts_left, self.context);
                     SourceRead { view, name, classic, column, cuts_left, context }
-                        .add(ColumnPiece { range, increases, histogram })?;
+                        .add(ColumnPiece { range, increases, sum, histogram })?;
                 }
             }
         }
@@ -178,6 +181,8 @@ struct ColumnPiece {
     range: Range<i64>,
     /// Increases by bound.
     increases: Vec<Option<Increase>>,
+    /// Increase of the sum of the values.
+    sum: Option<Increase>,
     /// Values of the histogram of a series that is both.
     histogram: Option<Mixture>,
 }
@@ -191,7 +196,7 @@ impl SourceRead<'_> {
         let mut pieces = vec![column];
         let mut cuts = 0;
         while let Some(piece) = pieces.pop() {
-            let ColumnPiece { range, increases, histogram } = &piece;
+            let ColumnPiece { range, increases, sum, histogram } = &piece;
             if let Some(time) = self.classic.histogram_edge(range) {
                 let halves = self.cut(range, time)?;
                 omitted.add_dropped(&piece, &halves);
@@ -209,7 +214,7 @@ impl SourceRead<'_> {
                 ScrapeAgreement::Same if is_complete && !are_cumulative(increases) => {
                     contradictory.add(range, count_values(increases));
                 }
-                ScrapeAgreement::Same if is_complete => self.add_values(range, increases)?,
+                ScrapeAgreement::Same if is_complete => self.add_values(range, increases, *sum)?,
                 ScrapeAgreement::Cut(time) if cuts < CUTS_MAX && *self.cuts_left > 0 => {
                     cuts += 1;
                     *self.cuts_left -= 1;
@@ -266,8 +271,9 @@ impl SourceRead<'_> {
         let [earlier, later] = halves;
         let [before, after] = histograms;
         let piece = |half, range, histogram| {
+            let sum = self.classic.sum(&increases, half);
             let increases = self.classic.by_bound(&increases, half);
-            ColumnPiece { range, increases, histogram }
+            ColumnPiece { range, increases, sum, histogram }
         };
         Ok([piece(1, later, after), piece(0, earlier, before)])
     }
@@ -327,12 +333,20 @@ impl SourceRead<'_> {
         total.and_then(Option::as_ref).is_some_and(|total| round_count(total) == 0)
     }
 
-    /// Adds increases between the same scrapes that are cumulative.
-    fn add_values(&mut self, range: &Range<i64>, increases: &[Option<Increase>]) -> Result<()> {
+    /// Adds increases between the same scrapes that are cumulative. The sum is that of the values
+    /// if it is between these scrapes, too.
+    fn add_values(
+        &mut self,
+        range: &Range<i64>,
+        increases: &[Option<Increase>],
+        sum: Option<Increase>,
+    ) -> Result<()> {
         let (mut bounds, mut counts, mut below) = (Vec::new(), Vec::new(), 0_u64);
+        let mut is_skewed = false;
         let known = self.classic.bounds.iter().zip(increases);
         for (bound, increase) in known.filter_map(|(bound, of)| Some((*bound, of.as_ref()?))) {
             // See `are_cumulative`: a few values less are none.
+            is_skewed |= round_count(increase) < below;
             let up_to = round_count(increase).max(below);
             counts.push(up_to - below);
             below = up_to;
@@ -360,7 +374,12 @@ impl SourceRead<'_> {
         let scheme = Scheme::explicit(&bounds).map_err(|error| invalid(&error))?;
         let parts = HistogramParts {
             positive: (0..).zip(counts).filter(|(_, count)| *count > 0).collect(),
-            sum: TrackedValue::Absent,
+            sum: match sum.filter(|sum| has_total && are_of_same_scrapes(increases, sum)) {
+                // The program counted while it was read: the sum has other values than the buckets.
+                Some(sum) if is_skewed => TrackedValue::Estimated(sum.value.sum),
+                Some(sum) => TrackedValue::Exact(sum.value.sum),
+                None => TrackedValue::Absent,
+            },
             ..HistogramParts::new(scheme)
         };
         let values = Histogram::from_parts(parts).map_err(|error| invalid(&error))?;

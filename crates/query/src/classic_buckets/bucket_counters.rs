@@ -28,6 +28,8 @@ pub(super) struct BucketCounters {
     /// Counters, and the positions of their bounds. A bound that is written in two ways, such as
     /// `1` and later `1.0`, has two counters.
     counters: Vec<(usize, SelectedSeries)>,
+    /// The counter of the sum of all values, `x_sum`.
+    sum: Option<SelectedSeries>,
     /// The histogram of the same name and labels, and the time of its samples. It is read from its
     /// first to its last sample, and the buckets before and after: where the samples of both have
     /// other times, a change in between would count values twice.
@@ -53,16 +55,20 @@ impl BucketCounters {
         }
         let has_total = |found: &[(f64, SelectedSeries)]| found.iter().any(|of| of.0.is_infinite());
         let without_total = by_labels.iter().filter(|(_, found)| !has_total(found));
-        let without_total = without_total.map(|(labels, _)| to_owned_labels(labels)).collect();
-        let totals = select_totals(view, series, without_total);
+        let without_total: BTreeSet<OwnedLabels> =
+            without_total.map(|(labels, _)| to_owned_labels(labels)).collect();
+        let totals = select_parts(view, series, "_count", &without_total);
+        let all: BTreeSet<OwnedLabels> =
+            by_labels.keys().map(|labels| to_owned_labels(labels)).collect();
+        let sums = select_parts(view, series, "_sum", &all);
         let mut histograms: BTreeMap<_, &SeriesEntryRef> =
             histograms.into_iter().map(|found| (labels_of(found), found)).collect();
         let (mut layouts, mut all_bounds) = (BTreeSet::new(), BTreeSet::new());
         let mut classic = Vec::with_capacity(by_labels.len());
         for (labels, mut found) in by_labels {
             // `x_count` is the bucket `+Inf` of a histogram that has none.
-            let is_open = !totals.is_empty() && !has_total(&found);
-            let total = is_open.then(|| totals.get(&to_owned_labels(&labels))).flatten();
+            let owned_labels = to_owned_labels(&labels);
+            let total = totals.get(&owned_labels).filter(|_| !has_total(&found));
             found.extend(total.map(|total| (f64::INFINITY, *total)));
             model::sort::by(&mut found, |a, b| a.0.total_cmp(&b.0));
             let mut bounds: Vec<f64> = found.iter().map(|of| of.0).collect();
@@ -77,7 +83,10 @@ impl BucketCounters {
                 None => None,
             };
             let position = |bound: f64| bounds.partition_point(|other| *other < bound);
+            // A sum of values of both signs falls, which looks as if the counter began anew.
+            let is_positive = bounds.first().is_some_and(|bound| *bound >= 0.0);
             classic.push(BucketCounters {
+                sum: sums.get(&owned_labels).copied().filter(|_| is_positive),
                 counters: found.iter().map(|&(bound, of)| (position(bound), of)).collect(),
                 histogram,
                 histogram_range,
@@ -105,12 +114,23 @@ impl BucketCounters {
         of.is_some_and(|of| of.start <= range.start && range.end <= of.end)
     }
 
+    /// Counters of the buckets, and of the sum.
     pub(super) fn series(&self) -> Vec<SelectedSeries> {
-        self.counters.iter().map(|counter| counter.1).collect()
+        self.counters.iter().map(|counter| counter.1).chain(self.sum).collect()
     }
 
     pub(super) fn counter_count(&self) -> usize {
-        self.counters.len()
+        self.counters.len() + usize::from(self.sum.is_some())
+    }
+
+    /// Increase of the sum in a column.
+    pub(super) fn sum(
+        &self,
+        increases: &[Vec<Option<Increase>>],
+        column: usize,
+    ) -> Option<Increase> {
+        self.sum?;
+        increases.last()?[column]
     }
 
     /// Increases in a column by bound, of those by counter and column.
@@ -136,23 +156,24 @@ fn to_owned_labels(labels: &[(&str, &str)]) -> OwnedLabels {
     labels.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Counters of the number of all values, by the labels of histograms.
-fn select_totals(
+/// Counters of the histograms that are no buckets, by the labels of these.
+fn select_parts(
     view: &ReadView,
     series: &[SeriesEntryRef],
-    labels: BTreeSet<OwnedLabels>,
+    suffix: &str,
+    labels: &BTreeSet<OwnedLabels>,
 ) -> BTreeMap<OwnedLabels, SelectedSeries> {
-    let mut totals = BTreeMap::new();
-    let Some(first) = series.first().filter(|_| !labels.is_empty()) else { return totals };
-    let name = format!("{}_count", first.series.name());
-    view.each_entry(&Selector::label_equals(selector::NAME, name), &mut |total| {
-        let of = to_owned_labels(&labels_of(&total));
-        if is_counter(&total) && labels.contains(&of) {
-            totals.insert(of, *total.as_ref());
+    let mut parts = BTreeMap::new();
+    let Some(first) = series.first().filter(|_| !labels.is_empty()) else { return parts };
+    let name = format!("{}{suffix}", first.series.name());
+    view.each_entry(&Selector::label_equals(selector::NAME, name), &mut |part| {
+        let of = to_owned_labels(&labels_of(&part));
+        if is_counter(&part) && labels.contains(&of) {
+            parts.insert(of, *part.as_ref());
         }
         ControlFlow::Continue(())
     });
-    totals
+    parts
 }
 
 fn check_limit(limit: &'static str, found: usize, max: usize) -> Result<()> {

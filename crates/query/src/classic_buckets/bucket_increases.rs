@@ -90,6 +90,12 @@ pub(super) fn are_cumulative(increases: &[Option<Increase>]) -> bool {
     })
 }
 
+/// Whether the increase of a sum is of the same scrapes as increases that agree.
+pub(super) fn are_of_same_scrapes(increases: &[Option<Increase>], sum: &Increase) -> bool {
+    let scrapes = |of: &Increase| (of.start, of.end, of.value.count);
+    sum.value.nan == 0 && increases.iter().flatten().all(|of| scrapes(of) == scrapes(sum))
+}
+
 pub(super) fn round_count(increase: &Increase) -> u64 {
     increase.value.sum.value().round().max(0.0) as u64
 }

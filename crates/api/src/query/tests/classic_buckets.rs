@@ -231,6 +231,51 @@ async fn change_of_bounds_that_is_taken_back_does_not_invent_latencies() {
     assert_eq!((&above["lower"], &above["upper"]), (&json!(18), &json!(900)));
 }
 
+/// The mean of a histogram of remote write 1 was between minus and plus infinity.
+#[tokio::test]
+async fn mean_is_the_sum_by_the_count_if_the_sum_is_of_the_same_scrapes() {
+    let server = empty_server();
+    let sum = |zone| counter("x_seconds_sum", &[("zone", zone)]);
+    for (zone, rate) in [("a", 21.5), ("b", 40.25)] {
+        send_scrapes(&server, &OLD, zone, [0, 12]);
+        let at_minute = |minute: i64| (sum(zone), at(minute), rate * (minute + 1) as f64);
+        send(&server, (0..=12).map(at_minute));
+    }
+    let bracket = |value: f64| json!({"lower": value, "estimate": value, "upper": value});
+    for (selector, expected) in [
+        ("x_seconds{zone=\"a\"}", 12.0 * 21.5),
+        ("x_seconds_bucket{zone=\"b\"}", 12.0 * 40.25),
+        ("x_seconds", 12.0 * 61.75),
+    ] {
+        let histogram = server.json(&path("histogram", selector)).await;
+        assert_eq!(histogram["sum"], bracket(expected), "{selector}: {histogram}");
+        let count = histogram["count"].as_f64().unwrap();
+        assert_eq!(histogram["mean"]["estimate"], expected / count, "{histogram}");
+        let ends = [&histogram["mean"]["lower"], &histogram["mean"]["upper"]];
+        let ends = ends.map(|end| (end.as_f64().unwrap() * count - expected).abs() < 1e-9);
+        assert_eq!(ends, [true; 2], "{histogram}");
+        // The bounds of the extremes are those of the buckets.
+        // Bounds are closed: a value above 1 is at least the next number.
+        let ends = [&histogram["max"]["lower"], &histogram["max"]["upper"]];
+        assert_eq!(ends, [&json!(1f64.next_up()), &Value::Null], "{histogram}");
+        assert_eq!(histogram["min"]["lower"], Value::Null, "{histogram}");
+        let heatmap = server.json(&(path("heatmap", selector) + "&step=1m")).await;
+        assert_eq!(heatmap["total"]["sum"], bracket(expected), "{heatmap}");
+        assert_eq!(heatmap["columns"][7]["sum"], bracket(expected / 12.0), "{heatmap}");
+    }
+    let query = "/v1/query?query=histogram_avg(sum(exact_increase(x_seconds[12m])))";
+    let value = &server.json(query).await["data"][0]["points"][0];
+    assert!(value.to_string().contains("0.30875"), "{value}");
+    // A scrape whose sum has not arrived: nothing is known of its values.
+    send(&server, scrape(&OLD, "a", (13, 14)));
+    let late = format!("/v1/histogram?selector=x_seconds{{zone=\"a\"}}&to={}ns", at(13));
+    let late = server.json(&late).await;
+    assert_eq!((&late["sum"]["lower"], &late["sum"]["upper"]), (&Value::Null, &Value::Null));
+    send(&server, [(sum("a"), at(13), 14.0 * 21.5)]);
+    let path = format!("/v1/histogram?selector=x_seconds{{zone=\"a\"}}&to={}ns", at(13));
+    assert_eq!(server.json(&path).await["sum"], bracket(13.0 * 21.5));
+}
+
 /// The highest bucket was taken for the number of all requests.
 #[tokio::test]
 async fn without_the_bucket_inf_the_count_is_the_total_or_a_warning_says_that_it_is_unknown() {
