@@ -85,27 +85,87 @@ fn nearest_metric<'a>(asked: &str, metrics: impl Iterator<Item = &'a str>) -> Op
     near.min().map(|(_, _, name)| name)
 }
 
-/// A selector as it is mostly typed, such as `latency{host="a"}`; as a list of tags if it has other
-/// conditions than labels with a value.
+/// A selector as it is mostly typed, such as `latency{host=~"a.*"}`; as a list of tags if it has
+/// conditions that are written only so.
 pub fn selector_text(selector: &Selector) -> String {
-    let is_plain =
-        |name: &&str| name.chars().all(|c| c.is_ascii_alphanumeric() || "_:.".contains(c));
-    let labels = conditions(selector).iter().filter_map(|part| match part {
-        Selector::Tag { name, pattern: Pattern::Exact(value) }
-            if name != NAME_TAG && !value.is_empty() && is_plain(&name.as_str()) =>
-        {
-            Some(format!("{name}={value:?}"))
-        }
-        _ => None,
-    });
-    let labels: Vec<String> = labels.collect();
-    match exact_name(selector).filter(is_plain) {
-        Some(name) if labels.is_empty() && conditions(selector).len() == 1 => name.to_owned(),
-        Some(name) if labels.len() + 1 == conditions(selector).len() => {
-            format!("{name}{{{}}}", labels.join(","))
+    let name = exact_name(selector).filter(|name| is_plain(name));
+    let is_name = |part: &Selector| {
+        matches!(part, Selector::Tag { name: of, pattern: Pattern::Exact(text) }
+            if of == NAME_TAG && Some(text.as_str()) == name)
+    };
+    let others = conditions(selector).iter().filter(|part| !is_name(part));
+    let matchers: Option<Vec<String>> = others.map(matcher_text).collect();
+    match (name, matchers) {
+        (Some(name), Some(matchers)) if matchers.is_empty() => name.to_owned(),
+        (name, Some(matchers)) if name.is_some() || matchers.iter().any(|it| it.contains('~')) => {
+            format!("{}{{{}}}", name.unwrap_or_default(), matchers.join(","))
         }
         _ => selector.to_string(),
     }
+}
+
+fn is_plain(name: &str) -> bool {
+    name.chars().all(|c| c.is_ascii_alphanumeric() || "_:.".contains(c))
+}
+
+/// A condition as a matcher of Prometheus; `None` if it is written only as a tag.
+fn matcher_text(part: &Selector) -> Option<String> {
+    let (matched, negated) = match part {
+        Selector::Not(part) => (&**part, true),
+        part => (part, false),
+    };
+    let (name, value, is_regex) = match matched {
+        Selector::Tag { name, pattern: Pattern::Exact(value) } => (name, value.clone(), false),
+        Selector::Tag { name, pattern } => (name, regex_text(pattern)?, true),
+        // A regex that matches the empty text, or a list of values.
+        Selector::Or(parts) => {
+            let Selector::Tag { name, .. } = parts.first()? else { return None };
+            let text = |part: &Selector| match part {
+                Selector::Tag { name: of, pattern } if of == name => Some(match pattern {
+                    Pattern::Exact(value) => regex_escape(value),
+                    pattern => regex_text(pattern)?,
+                }),
+                _ => None,
+            };
+            let texts: Option<Vec<String>> = parts.iter().map(text).collect();
+            let mut texts = texts?;
+            let has_regex = parts
+                .iter()
+                .any(|part| matches!(part, Selector::Tag { pattern: Pattern::Regex(_), .. }));
+            if has_regex {
+                texts.retain(|text| !text.is_empty());
+            }
+            (name, texts.join("|"), true)
+        }
+        _ => return None,
+    };
+    let operator = match (negated, is_regex) {
+        (false, false) => "=",
+        (true, false) => "!=",
+        (false, true) => "=~",
+        (true, true) => "!~",
+    };
+    let name = if name == NAME_TAG { NAME } else { name };
+    is_plain(name).then(|| format!("{name}{operator}{value:?}"))
+}
+
+/// The regex of Prometheus with the same meaning; `None` if there is none.
+fn regex_text(pattern: &Pattern) -> Option<String> {
+    match pattern {
+        Pattern::Glob(glob) if glob == "*" => Some(".+".to_owned()),
+        Pattern::Regex(regex) => {
+            Some(regex.as_str().strip_prefix("^(?s:")?.strip_suffix(")$")?.to_owned())
+        }
+        Pattern::Exact(_) | Pattern::Glob(_) => None,
+    }
+}
+
+fn regex_escape(text: &str) -> String {
+    let escaped = |c: char| match r"\.+*?()|[]{}^$".contains(c) {
+        true => format!("\\{c}"),
+        false => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
 }
 
 /// Metrics with all words of a name in theirs, side by side, or all of whose words are in it: a
@@ -295,8 +355,22 @@ mod tests {
         for typed in typed {
             assert_eq!(selector_text(&Selector::parse(typed).unwrap()), typed);
         }
-        let regex = Selector::parse(r#"a{b=~"c.+"}"#).unwrap();
-        assert_eq!(selector_text(&regex), regex.to_string());
+        for regex in [
+            r#"a{b=~"c.+"}"#,
+            r#"{a=~"x.*"}"#,
+            r#"a{b!~"c.*|d[0-9]",e!="f",g=~".+",h=""}"#,
+            r#"a{b=~"c|d\\.e"}"#,
+            r#"{__name__=~"a_.*",b="c"}"#,
+            r#"a{b=~"(c.*)?"}"#,
+            r#"a{b!~"c|d"}"#,
+        ] {
+            let selector = Selector::parse(regex).unwrap();
+            assert_eq!(selector_text(&selector), regex);
+        }
+        // What only a list of tags says.
+        for tags in ["and(__name:a,b:/c/)", "and(__name:a,or(b:c,d:e))", "and(__name:a*,b:c*)"] {
+            assert_eq!(selector_text(&Selector::parse(tags).unwrap()), tags);
+        }
     }
 
     /// A misspelt histogram was answered with the name of its buckets.

@@ -4,9 +4,15 @@ use hist::Bracket;
 use render::number_formatter::NumberFormatter;
 use render::table::TextTable;
 use render::terminal::Terminal;
-use render::text::escape_control;
+use render::text::{escape_control, wrap_text};
 use render::time::precise_time_text;
 use serde_json::Value;
+
+/// Maximum length of a value, and of a state with what is known of it, in a row; longer ones are
+/// below it.
+const CELL_MAX: usize = 20;
+/// Indentation of the lines below a row.
+const INDENT: usize = 4;
 
 /// The response of `/v1/alerts`; `None` if it is another document.
 pub fn alerts_text(answer: &Value) -> Option<String> {
@@ -21,48 +27,77 @@ pub fn alerts_text(answer: &Value) -> Option<String> {
     if alerts.is_empty() {
         return Some(format!("{light}\n{warnings}"));
     }
+    let terminal = Terminal::new(false);
     let columns = [
-        ("fingerprint", false),
+        ("alert", false),
         ("state", false),
         ("severity", false),
         ("since", false),
-        ("alert", false),
         ("value", true),
         ("threshold", true),
-        ("condition", false),
-        ("why", false),
     ];
     let mut table = TextTable::new(&columns);
     for alert in alerts {
-        let labels = alert["labels"].as_object()?;
-        let others = labels.iter().filter(|(name, _)| *name != "alertname");
-        let others: Vec<String> = others.map(|(name, value)| format!("{name}={value}")).collect();
-        let name = alert["name"].as_str()?;
-        let mut state = alert["state"].as_str()?.to_owned();
-        let is_silenced = alert["silenced_by"].as_array().is_some_and(|ids| !ids.is_empty());
-        let is_in_maintenance = alert["is_in_maintenance"] == true;
-        let marks = [
-            ("unknown", !alert["unknown_since_ns"].is_null()),
-            ("acknowledged", !alert["acknowledgement"].is_null()),
-            ("in maintenance", is_in_maintenance),
-            ("silenced", is_silenced && !is_in_maintenance),
-        ];
-        for (mark, _) in marks.iter().filter(|(_, is_set)| *is_set) {
-            state.extend([", ", mark]);
-        }
-        table.row(vec![
-            alert["fingerprint"].as_str()?.to_owned(),
-            state,
-            severity_text(alert),
-            precise_time_text(alert["since_ns"].as_i64()?),
-            escape_control(&format!("{name}{{{}}}", others.join(", "))),
-            value_text(alert),
-            threshold_text(alert),
-            condition_text(alert),
-            reason_text(alert["why"].as_str()?),
-        ]);
+        add_alert(&mut table, alert, terminal.width)?;
     }
-    Some(format!("{light}\n{}{warnings}", table.text(&Terminal::new(false))))
+    Some(format!("{light}\n{}{warnings}", table.text(&terminal)))
+}
+
+/// Adds the row of an alert. What may be long is below it, in lines that fit the terminal.
+fn add_alert(table: &mut TextTable, alert: &Value, width: usize) -> Option<()> {
+    let labels = alert["labels"].as_object()?;
+    let others = labels.iter().filter(|(name, _)| *name != "alertname");
+    let others: Vec<String> = others.map(|(name, value)| format!("{name}={value}")).collect();
+    let mut state = alert["state"].as_str()?.to_owned();
+    let is_silenced = alert["silenced_by"].as_array().is_some_and(|ids| !ids.is_empty());
+    let is_in_maintenance = alert["is_in_maintenance"] == true;
+    let marks = [
+        ("unknown", !alert["unknown_since_ns"].is_null()),
+        ("acknowledged", !alert["acknowledgement"].is_null()),
+        ("in maintenance", is_in_maintenance),
+        ("silenced", is_silenced && !is_in_maintenance),
+    ];
+    for (mark, _) in marks.iter().filter(|(_, is_set)| *is_set) {
+        state.extend([", ", mark]);
+    }
+    // The states of most alerts are short; the others would make all rows wide.
+    let marks = match state.chars().count() > CELL_MAX {
+        true => state.split_off(alert["state"].as_str()?.len()),
+        false => String::new(),
+    };
+    let name = alert["name"].as_str()?;
+    let labels = escape_control(&others.join(", "));
+    let named = escape_control(&format!("{name}{{{labels}}}"));
+    let (named, labels) = match named.chars().count() + INDENT <= width {
+        true => (named, String::new()),
+        false => (escape_control(name), labels),
+    };
+    // A forecast is a sentence.
+    let (value, sentence) = match value_text(alert) {
+        value if value.chars().count() > CELL_MAX => (String::new(), value),
+        value => (value, String::new()),
+    };
+    table.row(vec![
+        named,
+        state,
+        severity_text(alert),
+        precise_time_text(alert["since_ns"].as_i64()?),
+        value,
+        threshold_text(alert),
+    ]);
+    let fingerprint = alert["fingerprint"].as_str()?;
+    let lines = [
+        sentence,
+        marks.trim_start_matches(", ").to_owned(),
+        labels,
+        condition_text(alert),
+        reason_text(alert["why"].as_str()?),
+        format!("fingerprint {fingerprint}"),
+    ];
+    for line in lines.iter().flat_map(|text| wrap_text(text, width.saturating_sub(INDENT))) {
+        table.remark(format!("  {line}"));
+    }
+    Some(())
 }
 
 /// Severity of the criterion, or the label of the rule.
@@ -143,14 +178,15 @@ mod tests {
         });
         let text = alerts_text(&answer).expect("a valid response");
         assert!(text.starts_with("red 1\n"), "{text}");
-        let state = "firing, unknown, acknowledged, silenced";
-        for part in ["0cb2f34e1a2b3c4d", state, "Slow{host=\"a\"}", "2.5", "there is no data"] {
+        let below = "    unknown, acknowledged, silenced\n    there is no data\n    \
+                     fingerprint 0cb2f34e1a2b3c4d\n";
+        for part in ["  Slow{host=\"a\"}  firing  ", "2.5", below] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let mut window = answer.clone();
         window["alerts"][0]["is_in_maintenance"] = true.into();
         let text_of_window = alerts_text(&window).expect("a valid response");
-        assert!(text_of_window.contains("acknowledged, in maintenance "), "{text_of_window}");
+        assert!(text_of_window.contains("acknowledged, in maintenance\n"), "{text_of_window}");
         assert!(text.ends_with("a.toml:1:1: warning: rule \"B\" matches nothing\n"), "{text}");
         let green = serde_json::json!({
             "light": "green", "light_count": 0, "alerts": [], "warnings": [],
@@ -177,10 +213,16 @@ mod tests {
                 "light": "red", "light_count": 1, "alerts": [alert(fields)], "warnings": [],
             });
             let text = alerts_text(&answer).expect("a valid response");
+            let widest = text.lines().map(|line| line.chars().count()).max();
+            assert!(widest <= Some(Terminal::new(false).width), "{text}");
             let (_, row) = text.rsplit_once("firing").expect("a row");
+            let (row, id) = row.split_once("    fingerprint ").expect("a last line");
+            assert_eq!(id, "0cb2f34e1a2b3c4d\n");
             let cells: Vec<&str> =
                 row.split("  ").map(str::trim).filter(|it| !it.is_empty()).collect();
-            assert_eq!(cells.join(" | ").trim(), expected, "{text}");
+            // A line that goes on.
+            let cells = cells.join(" | ").replace(", | ", ", ");
+            assert_eq!(cells.trim(), expected, "{text}");
         };
         let quantile = serde_json::json!({
             "value": 0.491_316_931_982_633_9, "severity": 1, "criterion": {
@@ -191,8 +233,8 @@ mod tests {
         });
         check(
             quantile,
-            "1 | 2023-11-14 22:13:20Z | Slow{} | 480.0 to 500.0 ms | 250 ms | quantile 0.99 above \
-             250ms of checkout within 5min",
+            "1 | 2023-11-14 22:13:20Z | 480.0 to 500.0 ms | 250 ms | quantile 0.99 above 250ms of \
+             checkout within 5min",
         );
         let absent = serde_json::json!({
             "value": 2, "severity": 2, "annotations": {"absent": "2 of 2 streams have no data"},
@@ -203,19 +245,19 @@ mod tests {
         });
         check(
             absent,
-            "2 | 2023-11-14 22:13:20Z | Slow{} | 2 | absence after 10 min: 2 of 2 streams have no \
-             data",
+            "2 | 2023-11-14 22:13:20Z | 2 | absence after 10 min: 2 of 2 streams have no data",
         );
         let promql = serde_json::json!({
             "value": 15.000_000_1, "labels": {"alertname": "Slow", "severity": "page"},
             "annotations": {"summary": "The budget burns at 15 times"},
         });
-        check(
-            promql,
-            "page | 2023-11-14 22:13:20Z | Slow{severity=\"page\"} | 15.00 | The budget burns \
-             at 15 times",
-        );
+        check(promql, "page | 2023-11-14 22:13:20Z | 15.00 | The budget burns at 15 times");
+        let labels: serde_json::Map<String, Value> =
+            (1..=9).map(|n| (format!("label_{n}"), format!("value_{n}").into())).collect();
+        let wide = serde_json::json!({"value": null, "labels": labels});
+        let pairs: Vec<String> = (1..=9).map(|n| format!("label_{n}=\"value_{n}\"")).collect();
+        check(wide, &format!("2023-11-14 22:13:20Z | {} | checkout", pairs.join(", ")));
         let plain = serde_json::json!({"value": null, "why": "there is no data"});
-        check(plain, "2023-11-14 22:13:20Z | Slow{} | checkout | there is no data");
+        check(plain, "2023-11-14 22:13:20Z | checkout | there is no data");
     }
 }

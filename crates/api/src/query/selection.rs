@@ -50,6 +50,7 @@ pub(crate) fn find_distributions(
     let buckets = query::bucket_count(view, selector);
     for (found, what) in [(selected, "series"), (buckets, "buckets")] {
         if found as u64 > series_max {
+            let selector = query::selector_text(selector);
             return Err(ApiError::Unprocessable(format!(
                 "series limit ({series_max}, max_series) exceeded: {selector} matches {found} \
                  {what}; select fewer, or raise max_series"
@@ -152,8 +153,9 @@ pub(crate) fn common_unit(
             Ok(Some(Unit::parse(first).filter(|unit| unit.name() == first).unwrap_or_else(other)))
         }
         Some(other) => Err(ApiError::Unprocessable(format!(
-            "{selector}: the series have different units ({}, {}); select one, as in \
-             'and(__unit:{})', or delete or rename the others",
+            "{}: the series have different units ({}, {}); select one, as in 'and(__unit:{})', or \
+             delete or rename the others",
+            query::selector_text(selector),
             named(first),
             named(other.series.unit()),
             if first.is_empty() { other.series.unit() } else { first },

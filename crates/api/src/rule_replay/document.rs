@@ -2,6 +2,7 @@
 
 use hist::Bracket;
 use query::LabelSet;
+use render::number_formatter::NumberFormatter;
 use render::text::plural;
 use render::time::precise_time_text;
 use render::value_formatter::{count_bounds, count_estimate};
@@ -146,7 +147,12 @@ fn firing_text(replayed: &ReplayedRule) -> String {
             true => String::new(),
             false => format!(" ({})", count_bounds(values)),
         };
-        parts.push(format!("{count} {noun}{bounds} above {}", above.threshold));
+        let number = above.unit.as_deref().and(above.threshold.trim().parse().ok());
+        let threshold = match number {
+            Some(number) => NumberFormatter::new(above.unit.as_deref()).exact(number),
+            None => above.threshold.clone(),
+        };
+        parts.push(format!("{count} {noun}{bounds} above {threshold}"));
     }
     parts.join(", ")
 }

@@ -53,7 +53,7 @@ async fn a_rule_file_is_replayed_with_a_sentence_per_rule() {
     assert!(lines[0].starts_with("Deep: would have fired 1 time, "), "{text}");
     assert!(lines[0].ends_with(" min in all"), "{text}");
     assert!(lines[1].starts_with("Slow: would have fired 1 time, "), "{text}");
-    assert!(lines[1].ends_with(" above 550"), "{text}");
+    assert!(lines[1].ends_with(" above 550 ms"), "{text}");
     assert_eq!(lines[2], "Absent: no data in the range: nothing; would not have fired");
     assert!(lines[3].starts_with("depth:twice: ") && lines[3].ends_with(" evaluations"), "{text}");
     // Five of the ten values of host `b` in each minute are above it.

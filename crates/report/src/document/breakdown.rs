@@ -14,7 +14,7 @@ use serde_json::Value;
 pub fn to_json(selection: &HeatmapSelection, unit: Option<String>, breakdown: &Breakdown) -> Json {
     Object(vec![
         ("schema", integer(2)),
-        ("selector", Text(selection.selector.to_string())),
+        ("selector", Text(query::selector_text(&selection.selector))),
         ("unit", unit.map_or(Null, Text)),
         ("baseline_start_ns", Integer(selection.baseline.start.into())),
         ("baseline_end_ns", Integer(selection.baseline.end.into())),

@@ -34,7 +34,7 @@ pub fn to_json(selections: &[Selection; 2], comparison: &Comparison, cells: Cell
 
 fn side_json(selection: &Selection, side: &ComparisonSide, cells: CellEncoding) -> Json {
     let mut fields = vec![
-        ("selector", Text(selection.selector.to_string())),
+        ("selector", Text(query::selector_text(&selection.selector))),
         ("start_ns", Integer(selection.range.start.into())),
         ("end_ns", Integer(selection.range.end.into())),
         ("series", integer(side.series as u64)),

@@ -30,5 +30,5 @@ pub(super) fn count_above(
             values.upper += found.upper;
         }
     }
-    Some(ThresholdExcess { threshold, values })
+    Some(ThresholdExcess { threshold, unit: None, values })
 }

@@ -7,8 +7,8 @@
 //! values are those of the selected series with the labels of the alert.
 
 use hist::Bracket;
-use query::LabelSet;
 use query::promql::{self, AggregateOp, BinaryOp, Expr, ExprKind, MatchOp, VectorSelector};
+use query::{LabelSet, Language, QueryRequest, execute};
 
 use super::alert_trace::ReplayedAlert;
 use super::data_check::push_selectors;
@@ -26,6 +26,8 @@ const PERIODS_MAX: usize = 500;
 pub struct ThresholdExcess {
     /// Threshold as written.
     pub threshold: String,
+    /// Unit of a threshold that is written as a bare number, if it is known.
+    pub unit: Option<String>,
     /// Number of values.
     pub values: Bracket,
 }
@@ -232,8 +234,11 @@ pub(super) fn count_above(
     if alerts.iter().map(|alert| alert.firing.len()).sum::<usize>() > PERIODS_MAX {
         return None;
     }
+    let last = alerts.iter().flat_map(|alert| &alert.firing).map(|period| period.end).max();
+    let unit = |threshold: &str| unit_of_number(threshold, rule, last?, inputs);
     if let Some(own) = rule.condition() {
-        return own_excess::count_above(own, &alerts, inputs);
+        let found = own_excess::count_above(own, &alerts, inputs)?;
+        return Some(ThresholdExcess { unit: unit(&found.threshold), ..found });
     }
     let (threshold, selector) = find_threshold(&rule.expression)?;
     let mut values = Bracket::exact(0.0);
@@ -259,7 +264,29 @@ pub(super) fn count_above(
             values.upper += found.upper;
         }
     }
-    Some(ThresholdExcess { threshold, values })
+    Some(ThresholdExcess { unit: unit(&threshold), threshold, values })
+}
+
+/// Unit of a threshold that is a bare number: that of the values.
+fn unit_of_number(
+    threshold: &str,
+    rule: &Rule,
+    time_ns: i64,
+    inputs: &ReplayInputs<'_>,
+) -> Option<String> {
+    threshold.trim().parse::<f64>().ok()?;
+    let selector = RuleThreshold::of_rule(rule)?.selector;
+    let request = QueryRequest {
+        text: &format!("exact_increase({selector}[1m])"),
+        language: Language::PromQl,
+        start: time_ns,
+        end: time_ns,
+        step: 0,
+        options: inputs.options,
+    };
+    let memory = QueryMemory::new(inputs.context);
+    let source = (inputs.open_source)();
+    execute(&*source, &request, inputs.settings, &memory).ok()?.unit
 }
 
 /// Selector with further labels. Buckets are selected by the name of their histogram.
