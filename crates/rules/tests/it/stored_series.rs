@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use hist::codec::header::Temporality;
-use hist::{Histogram, HistogramParts, Scheme, TrackedValue};
+use hist::{DoubleDouble, Histogram, HistogramParts, Scheme, TrackedValue};
 use journal::Level;
 use model::{BatchWriter, Sample, SampleValue, Series, SeriesKind};
 use query::STALE_BITS;
@@ -147,7 +147,7 @@ impl StoredSeries {
         of.iter().for_each(|value| counts[bounds.partition_point(|bound| bound < value)] += 1);
         let parts = HistogramParts {
             positive: (0..).zip(counts).filter(|(_, count)| *count > 0).collect(),
-            sum: TrackedValue::Absent,
+            sum: TrackedValue::Exact(DoubleDouble::new(of.iter().sum())),
             ..HistogramParts::new(scheme)
         };
         let histogram = Histogram::from_parts(parts).expect("a valid histogram");
