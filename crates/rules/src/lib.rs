@@ -32,6 +32,7 @@ mod alert_templates;
 mod evaluator;
 mod flap_counter;
 mod group;
+mod memory_histograms;
 mod memory_series;
 mod other_rules;
 mod overlay;

@@ -1,4 +1,5 @@
-//! Series in memory, as a source of the query engine: gauges and delta histograms.
+//! Series in memory, as a source of the query engine: gauges and delta histograms, and the classic
+//! histograms whose buckets are among the gauges.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
@@ -9,10 +10,12 @@ use model::{Selector, Series, SeriesKind};
 use query::{LabelSet, NAME, SeriesHandle, SeriesPoint, Source, SourceRead, StepValue};
 use store::{NumberAggregate, TimeGrid};
 
+use crate::memory_histograms::{MemorySamples, classic_values, is_classic, select_classic};
+
 /// Series with their samples by time. A series with distributions is a delta histogram, any other
 /// one a gauge.
 #[derive(Default)]
-pub struct MemorySeries(BTreeMap<LabelSet, BTreeMap<i64, StepValue>>);
+pub struct MemorySeries(BTreeMap<LabelSet, MemorySamples>);
 
 impl MemorySeries {
     /// Adds a sample, in place of one at the same time.
@@ -65,11 +68,22 @@ impl Source for MemorySeries {
         Ok(matching.map(handle).collect())
     }
 
+    fn add_classic(&self, selector: &Selector, found: &mut Vec<SeriesHandle>) -> query::Result<()> {
+        // A series of this name is what is meant.
+        if found.is_empty() {
+            found.extend(select_classic(&self.0, selector));
+        }
+        Ok(())
+    }
+
     fn time_range(
         &self,
         series: &[SeriesHandle],
         range: Range<i64>,
     ) -> query::Result<Option<Range<i64>>> {
+        if series.iter().any(is_classic) {
+            return Ok(Some(range));
+        }
         let samples = series.iter().flat_map(|handle| self.samples_in(&handle.labels, &range));
         let times: Vec<i64> = samples.map(|(time, _)| time).collect();
         let first = times.iter().min().map(|time| time.saturating_sub(1));
@@ -97,12 +111,18 @@ impl Source for MemorySeries {
     ) -> query::Result<SourceRead<Mixture>> {
         Ok(MemorySeries::columns(grid, |range| {
             let mut merged = Mixture::default();
-            let samples = series.iter().flat_map(|handle| self.samples_in(&handle.labels, &range));
-            for (_, value) in samples {
-                let StepValue::Distribution(mixture) = value else { continue };
+            let mut add = |mixture: &Mixture| {
                 for part in mixture.components() {
                     merged.add(part).expect("BUG: the histograms of tests can be merged");
                 }
+            };
+            for handle in series.iter().filter(|handle| is_classic(handle)) {
+                add(&classic_values(&self.0, &handle.labels, &range));
+            }
+            let samples = series.iter().flat_map(|handle| self.samples_in(&handle.labels, &range));
+            for (_, value) in samples {
+                let StepValue::Distribution(mixture) = value else { continue };
+                add(mixture);
             }
             merged
         }))

@@ -244,7 +244,7 @@ impl TestRun<'_> {
         (!is_equal).then(text)
     }
 
-    /// A test has samples and no store, which reads buckets that are counters as a histogram.
+    /// Functions of Prometheus do not read buckets by the name of the histogram.
     fn bucket_hint(&self, expression: &str) -> String {
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
         let is_read = |name: &str| expression.split(|c: char| !is_name(c)).any(|word| word == name);
@@ -253,9 +253,8 @@ impl TestRun<'_> {
         let mut unread = buckets.filter(|base| is_read(base) && !names().any(|name| name == *base));
         match unread.next() {
             Some(base) => format!(
-                "; the test has {base}_bucket and no histogram {base}: only a store reads such \
-                 buckets as {base}; try the rule on stored data with `topdeck rules replay`, or \
-                 read {base}_bucket"
+                "; the test has {base}_bucket and no histogram {base}, as which only \
+                 exact_increase and exact_rate read such buckets: use these, or read {base}_bucket"
             ),
             None => String::new(),
         }

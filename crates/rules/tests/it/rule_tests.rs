@@ -85,6 +85,65 @@ tests:
     check(RULES, tests, expect![[""]]);
 }
 
+/// A test of a rule over a classic histogram found nothing, while the server found it firing.
+#[test]
+fn buckets_are_the_histogram_for_exact_functions_as_on_the_server() {
+    let rules = "groups:
+- name: slow
+  rules:
+  - alert: Slow
+    expr: histogram_count_above(250ms, sum by (job) (exact_increase(x_seconds[5m]))) > 40
+  - record: x:mean
+    expr: histogram_avg(exact_increase(x_seconds{job=\"a\"}[5m]))
+";
+    let tests = "rule_files: [rules.yml]
+evaluation_interval: 1m
+tests:
+- name: classic
+  interval: 1m
+  input_series:
+  - series: x_seconds_bucket{job=\"a\",le=\"0.25\"}
+    values: 7+90x10 90+90x5
+  - series: x_seconds_bucket{job=\"a\",le=\"1\"}
+    values: 7+98x10 98+98x5
+  - series: x_seconds_bucket{job=\"a\",le=\"+Inf\"}
+    values: 7+100x10 100+100x5
+  - series: x_seconds_sum{job=\"a\"}
+    values: 1+25x10 25+25x5
+  - series: x_seconds_count{job=\"a\"}
+    values: 7+100x10 100+100x5
+  - series: y_bucket{le=\"1\"}
+    values: 0+10x20
+  - series: y_bucket{le=\"2\"}
+    values: _x10 0+20x10
+  - series: y_count
+    values: 0+20x20
+  alert_rule_test:
+  - eval_time: 10m
+    alertname: Slow
+    exp_alerts:
+    - exp_labels: {job: a}
+  - eval_time: 4m
+    alertname: Slow
+  promql_expr_test:
+  - expr: histogram_count(sum(exact_increase(x_seconds[5m])))
+    eval_time: 10m
+    exp_samples: [{value: 500}]
+  - expr: histogram_count(sum(exact_increase(x_seconds[5m])))
+    eval_time: 13m
+    exp_samples: [{value: 500}]
+  - expr: x:mean
+    eval_time: 10m
+    exp_samples: [{labels: 'x:mean{job=\"a\"}', value: 0.25}]
+  - expr: histogram_count(exact_increase(y[20m]))
+    eval_time: 20m
+    exp_samples: [{labels: '{}', value: 380}]
+  - expr: exact_increase(x_seconds{job=\"b\"}[5m])
+    eval_time: 10m
+";
+    check(rules, tests, expect![[""]]);
+}
+
 #[test]
 fn a_failure_says_what_was_found() {
     let tests = "rule_files: [rules.yml]
