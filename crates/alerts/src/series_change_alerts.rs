@@ -86,11 +86,12 @@ impl SeriesChangeAlerts {
         let mut labels = texts([("source", change.source.clone()), (CHANGE_LABEL, id.clone())]);
         labels.insert("alertname".to_owned(), ALERT_NAME.to_owned());
         labels.insert("severity".to_owned(), severity.to_owned());
+        let summary = format!("source {}: {}", change.source, change.text);
         let accept = format!("If it is expected, accept it: topdeck changes --accept {id}");
         self.put(
             SubmittedAlert {
                 labels,
-                annotations: texts([("summary", change.text.clone()), ("note", accept)]),
+                annotations: texts([("summary", summary), ("note", accept)]),
                 starts_ns: change.time_ns,
                 ends_ns: open_until_ns,
                 is_timeout: false,
