@@ -12,6 +12,7 @@ use render::text::{escape_control, plural};
 use render::time::{duration_text, format_age, precise_time_text};
 use render::value_formatter;
 
+use crate::overview_alarms::OverviewAlarms;
 use crate::overview_headline::{count_bracket, overview_headline};
 
 /// Slots of the drawing of the last hour.
@@ -25,7 +26,7 @@ const ASCII_NO_DATA: char = ':';
 const TODAY: &str = "today";
 
 /// Table of the JSON document of an overview.
-pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
+pub fn overview_text(document: &Value, alarms: &OverviewAlarms, terminal: &Terminal) -> String {
     let now = document["now_ns"].as_i64().unwrap_or(0);
     let rows = document["rows"].as_array().map_or(&[][..], Vec::as_slice);
     let mut text = terminal.paint(TextStyle::Heading, &precise_time_text(now));
@@ -36,6 +37,9 @@ pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
         if day == TODAY { TODAY } else { "yesterday and today" },
         precise_time_text(document["today_start_ns"].as_i64().unwrap_or(0))
     ));
+    for line in alarms.summary() {
+        text.push_str(&format!("  {line}\n"));
+    }
     if rows.is_empty() {
         text.push_str(
             "  no distributions; --group host and --group topdeck show those of topdeck\n",
@@ -62,7 +66,9 @@ pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
     ];
     let mut table = TextTable::new(&columns);
     for row in sorted_rows(rows) {
-        table.row(cells(row, now, terminal));
+        let alarms = alarms.of_row(row);
+        table.row(cells(row, now, !alarms.is_empty(), terminal));
+        alarms.into_iter().for_each(|text| table.remark(text));
         let remarks =
             [users_text(row, day), day_text(row, day), hour_text(row), wait_text(row, document)];
         remarks.into_iter().flatten().for_each(|text| table.remark(text));
@@ -113,7 +119,7 @@ fn sorted_rows(rows: &[Value]) -> Vec<&Value> {
     sorted
 }
 
-fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
+fn cells(row: &Value, now: i64, is_alarmed: bool, terminal: &Terminal) -> Vec<String> {
     let numbers = NumberFormatter::new(row["unit"].as_str());
     let value = |name: &str| bracket(&row[name]).map_or("–".to_owned(), |of| numbers.value(of));
     let count = |name: &str| match count_bracket(&row[name]) {
@@ -142,6 +148,7 @@ fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
     vec![
         escape_control(&name),
         match row["state"].as_str() {
+            Some("usual") if is_alarmed => "affected".to_owned(),
             // What is known is said: values, but nothing to compare them with.
             _ if lacks_threshold(row) => "–".to_owned(),
             Some("usual") if is_provisional(row) => "unknown".to_owned(),
@@ -369,12 +376,16 @@ mod tests {
 
     use super::*;
 
+    fn text_of(document: &Value) -> String {
+        overview_text(document, &OverviewAlarms::default(), &Terminal::new(true))
+    }
+
     /// A user saw `too few values` beside a service that has had values for a week.
     #[test]
     fn row_that_is_not_read_yet_says_so() {
         let row = json!({"name": "latency", "state": "unknown", "count_now": 5, "unusual": null});
         let document = json!({"total": 1, "rows": [row]});
-        let text = overview_text(&document, &Terminal::new(true));
+        let text = text_of(&document);
         assert!(text.contains("not read yet") && !text.contains("too few values"), "{text}");
     }
 
@@ -382,7 +393,7 @@ mod tests {
     fn users_are_beside_the_requests_and_unknown_ones_say_why() {
         let check = |users: Value, expected: &str| {
             let row = json!({"name": "latency", "state": "affected", "users": users});
-            let text = overview_text(&json!({"total": 1, "rows": [row]}), &Terminal::new(true));
+            let text = text_of(&json!({"total": 1, "rows": [row]}));
             assert!(text.contains(expected), "{text}");
         };
         let count = |lower: u64, upper: u64| json!({"lower": lower, "estimate": 9, "upper": upper});
@@ -398,7 +409,7 @@ mod tests {
             "by session: unknown now, unknown today (users limit (1000) exceeded: there are 2000)",
         );
         let none = json!({"name": "latency", "state": "usual", "users": null});
-        let text = overview_text(&json!({"total": 1, "rows": [none]}), &Terminal::new(true));
+        let text = text_of(&json!({"total": 1, "rows": [none]}));
         assert!(!text.contains("users"), "{text}");
     }
 
@@ -415,7 +426,7 @@ mod tests {
         assert_eq!(strip(&heatmap, &Terminal::new(true)), "::::#::: ");
         let row = json!({"name": "job", "heatmap": heatmap, "latest_ns": 5, "unusual": null});
         let document = json!({"now_ns": 5, "total": 1, "rows": [row]});
-        let text = overview_text(&document, &Terminal::new(true));
+        let text = text_of(&document);
         for expected in ["last hour: : has no data", " 0 s  "] {
             assert!(text.contains(expected), "{text}");
         }
@@ -433,7 +444,7 @@ mod tests {
                 "above": count(700), "count": 6000
             }
         });
-        let text = overview_text(&json!({"total": 1, "rows": [row]}), &Terminal::new(true));
+        let text = text_of(&json!({"total": 1, "rows": [row]}));
         for expected in [
             "today affected: 1,875 of 148,000 requests above, 1,480 expected",
             "worst hour: 2026-11-09 12:00:00Z to 2026-11-09 13:00:00Z: 700 of 6,000",
@@ -450,7 +461,7 @@ mod tests {
             let threshold =
                 json!({"value": 0.25, "origin": "p99", "start_ns": 0, "end_ns": end_ns});
             let row = json!({"name": "latency", "state": "usual", "threshold": threshold});
-            cells(&row, 0, &Terminal::new(true))[1].clone()
+            cells(&row, 0, false, &Terminal::new(true))[1].clone()
         };
         assert_eq!([state(25), state(90)], ["unknown", "usual"]);
     }
@@ -469,7 +480,7 @@ mod tests {
             let document = json!({
                 "total": 1, "now_ns": now_ns, "today_start_ns": today_start_ns, "rows": [row]
             });
-            overview_text(&document, &Terminal::new(true))
+            text_of(&document)
         };
         let text = of(midnight + 17 * store::MINUTE, midnight - store::DAY);
         for expected in [
@@ -506,7 +517,7 @@ mod tests {
         let sorted = sorted_rows(&rows);
         let names: Vec<&str> = sorted.iter().filter_map(|row| row["name"].as_str()).collect();
         assert_eq!(names, ["affected", "usual", "uncertain", "unread", "quiet", "empty"]);
-        let text = overview_text(&json!({"total": 6, "rows": rows}), &Terminal::new(true));
+        let text = text_of(&json!({"total": 6, "rows": rows}));
         assert!(text.find("affected") < text.find("empty"), "{text}");
     }
 
@@ -522,7 +533,7 @@ mod tests {
             "unusual": {"ratio": null, "reason": "history too short", "days": 0, "days_min": 3}
         });
         let document = |row: &Value| json!({"total": 1, "now_ns": 0, "threshold_values_min": 500, "rows": [row]});
-        let text = overview_text(&document(&row), &Terminal::new(true));
+        let text = text_of(&document(&row));
         for expected in [
             "0.5/s",
             "12 ms",
@@ -537,7 +548,7 @@ mod tests {
         // A silent one is unknown.
         let mut silent = row.clone();
         (silent["count_now"], silent["rate"]) = (0.into(), 0.0.into());
-        let text = overview_text(&document(&silent), &Terminal::new(true));
+        let text = text_of(&document(&silent));
         assert!(text.contains("unknown") && !text.contains("learned from"), "{text}");
     }
 

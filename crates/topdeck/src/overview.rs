@@ -10,7 +10,7 @@ use client::{RequestParameters, ServerClient, print_stdout};
 use decode::{Quantity, Unit};
 use query::overview::row_threshold::RowThreshold;
 use query::overview::{MEMORY_BYTES_MAX, Overview, OverviewTimes, PageRange, RowGroup, RowKey};
-use report::{CsvTable, document};
+use report::{CsvTable, OverviewAlarms, document};
 use serde_json::Value;
 use store::DAY;
 
@@ -21,8 +21,9 @@ use render::terminal::Terminal;
 
 /// Show which metrics and services have requests above their threshold
 ///
-/// Above the table is the worst row in relation to its objective, now or today, since when, and the
-/// command that tells which labels its slow requests have.
+/// Above the table are the firing alerts and the spent error budgets of the server, and below a
+/// row its own, with which it is affected. Then follows the worst row in relation to its objective,
+/// now or today, since when, and the command that tells which labels its slow requests have.
 ///
 /// Rows are sorted by the requests above the threshold in the last five minutes, beyond those that
 /// are expected there, then by those of the worst hour of today; rows that are unknown now are the
@@ -112,7 +113,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let text = match options.json {
         _ if options.csv => report::csv_text(CsvTable::Overview, &document),
         true => format!("{}\n", serde_json::to_string_pretty(&document)?),
-        false => report::overview_text(&document, &Terminal::new(options.ascii)),
+        false => {
+            let alarms = match &options.dir {
+                Some(_) => OverviewAlarms::default(),
+                None => alarms_of_server(&options.server),
+            };
+            report::overview_text(&document, &alarms, &Terminal::new(options.ascii))
+        }
     };
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
@@ -162,4 +169,10 @@ fn of_server(options: &Options) -> Result<Value> {
         parameters = parameters.with("threshold", format_args!("{name}={limit}"));
     }
     options.server.get("/v1/overview", parameters)
+}
+
+/// Firing alerts and SLOs; none of a server that has none, such as an agent.
+fn alarms_of_server(server: &ServerClient) -> OverviewAlarms {
+    let get = |path: &str| server.get(path, RequestParameters::default()).unwrap_or_default();
+    OverviewAlarms::new(&get("/v1/alerts"), &get("/v1/slos"))
 }
