@@ -10,6 +10,7 @@
 mod alerts;
 mod audit;
 mod breakdown;
+mod bucket_stream;
 mod cardinality;
 mod changes;
 mod comparison;
@@ -42,6 +43,7 @@ mod targets;
 pub use alerts::alerts_text;
 pub use audit::audit_text;
 pub use breakdown::breakdown_text;
+pub use bucket_stream::BucketStream;
 pub use cardinality::cardinality_text;
 pub use changes::changes_text;
 pub use comparison::{comparison_body, comparison_text};

@@ -1,5 +1,6 @@
 //! `topdeck tail`: new points of a server as they arrive.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
@@ -8,13 +9,16 @@ use anyhow::{Context as _, Result, bail};
 use client::{RequestParameters, ServerClient, print_message, print_stdout};
 use render::terminal::Terminal;
 use render::text::{escape_control, plural};
+use report::BucketStream;
 use serde_json::Value;
 
 /// Print new points of a server as they arrive
 ///
 /// One line per point: its end, its series, and a number, a text, or the count, minimum and maximum
-/// of a distribution. Points that were stored earlier are not shown. If this program is too slow,
-/// the server drops points, and the number of them is printed. Runs until ctrl-C.
+/// of a distribution. A histogram whose buckets are sent as counters, as by remote write 1, has a
+/// line per scrape with the values since the scrape before, by its name and by that of its buckets.
+/// Points that were stored earlier are not shown. If this program is too slow, the server drops
+/// points, and the number of them is printed. Runs until ctrl-C.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -49,15 +53,29 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut parameters = RequestParameters::default();
     for selector in &options.selectors {
         parameters = parameters.with("selector", &selector.text);
+        if let Some(counters) = query::bucket_counters(&selector.selector) {
+            parameters = parameters.with("selector", counters);
+        }
     }
+    let counters =
+        options.selectors.iter().any(|of| query::bucket_counters(&of.selector).is_some());
+    let mut buckets = counters.then(BucketStream::default);
     options.selectors.iter().for_each(|selector| report_no_match(&options.server, selector));
     let (terminal, mut rows) = (Terminal::new(false), 0);
     options.server.stream("/v1/stream", parameters, |event, data| {
-        if options.json {
-            print_stdout(format!("{data}\n").as_bytes())?;
-        } else {
-            let data: Value = serde_json::from_str(data).context("invalid event of the server")?;
-            print_event(event, &data, &terminal)?;
+        let mut shown: Value = serde_json::from_str(data).context("invalid event of the server")?;
+        let mut text = Cow::Borrowed(data);
+        if event == "sample"
+            && let Some(buckets) = buckets.as_mut().filter(|_| BucketStream::is_bucket(&shown))
+        {
+            // The scrape may be incomplete.
+            let Some(found) = buckets.add(&shown) else { return Ok(ControlFlow::Continue(())) };
+            text = found.to_string().into();
+            shown = found;
+        }
+        match options.json {
+            true => print_stdout(format!("{text}\n").as_bytes())?,
+            false => print_event(event, &shown, &terminal)?,
         }
         rows += u64::from(event == "sample");
         Ok(match options.limit {
@@ -68,15 +86,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says that no stored series matches: of a misspelt selector, nothing would ever be printed. A
-/// stream has the samples as they arrive, which are counters if buckets are sent as such.
+/// Says that no stored series matches: of a misspelt selector, nothing would ever be printed.
 fn report_no_match(server: &ServerClient, selector: &ParsedSelector) {
     let parameters = RequestParameters::default().with("selector", &selector.text);
     // The stream reports an unreachable server.
     let Ok(found) = server.get("/v1/selection", parameters) else { return };
     let is_empty = found["groups"].as_array().is_some_and(Vec::is_empty);
     let hint = found["hint"].as_str().map(escape_control);
-    if hint.is_some() || is_empty {
+    if is_empty {
         let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
         print_message(format_args!("{} matches no series so far{hint}", selector.text));
     }
