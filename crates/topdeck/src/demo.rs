@@ -39,7 +39,7 @@ const AFTER: &str = "\
 Examples:
   topdeck demo
   topdeck query 'sum by (service) (histogram_count_above(800ms, exact_increase(request_duration[1h])))'
-  topdeck breakdown 'request_duration{service=\"payment\"}' --above 800ms --from -3h
+  topdeck breakdown 'request_duration{service=\"payment\"}' --above 800ms --from -4h
 
 Exit status:
   0  stopped by a signal
@@ -170,11 +170,13 @@ What to look at first:
       load tests of both versions of payment, side by side
   {url}/#/host
       what this host does
-  topdeck breakdown 'request_duration{{service=\"payment\"}}' --above 800ms --from -3h{server}
+  topdeck breakdown 'request_duration{{service=\"payment\"}}' --above 800ms --from {} --to {}{server}
       the same by command line
 ",
         directory.display(),
         time(incident.start),
         time(incident.end),
+        time(incident.start).replace(' ', "T"),
+        time(incident.end).replace(' ', "T"),
     )
 }

@@ -210,7 +210,8 @@ fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
         "{found}"
     );
     // The printed command finds the cause.
-    let line = "'request_duration{service=\"payment\"}' --above 800ms --from -3h --json";
+    let (_, printed) = demo.text.split_once("  topdeck breakdown ").expect("a command");
+    let line = format!("{} --json", printed.lines().next().unwrap().replace(&server, ""));
     let found = json(&run_ok(&demo.dir, &format!("breakdown {server} {line}")));
     let first = &found["labels"][0];
     let value = first["values"][0]["value"].as_str().unwrap();
