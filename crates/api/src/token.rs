@@ -264,6 +264,10 @@ impl TokenFile {
     fn write(&self, directory: &File) -> io::Result<()> {
         let mut text = "# name scopes credential created\n".to_owned();
         self.tokens.iter().for_each(|token| text.push_str(&format!("{token}\n")));
+        // A longer file could not be read again.
+        if text.len() as u64 > FILE_BYTES_MAX {
+            return Err(io::Error::other("size limit (1 MiB) exceeded; remove tokens"));
+        }
         let mut new = self.path.clone().into_os_string();
         new.push(format!(".{:032x}", journal::random_id()));
         let mut options = File::options();
@@ -419,6 +423,21 @@ mod tests {
         let token = parse_line(line).and_then(|token| check_token(&token).map(|()| token));
         let shown = token.map(|token| token.to_string());
         assert_eq!(shown.as_deref().map_err(String::as_str), expected);
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_read_again_is_not_written() {
+        let name = format!("topdeck-token-limit-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir(&dir).unwrap();
+        let line = format!("a ingest blake3:{} 5", "0f".repeat(32));
+        let token = parse_line(&line).unwrap();
+        let count = FILE_BYTES_MAX as usize / line.len() + 1;
+        let tokens = TokenFile { path: dir.join("tokens"), tokens: vec![token; count] };
+        let error = tokens.write(&File::open(&dir).unwrap()).unwrap_err().to_string();
+        assert_eq!(error, "size limit (1 MiB) exceeded; remove tokens");
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+        std::fs::remove_dir(&dir).unwrap();
     }
 
     #[test]

@@ -145,9 +145,11 @@ pub(crate) fn discover(proc: &Path) -> DiscoveryReport {
     report
 }
 
-/// A name of at most 15 characters, as `node_exporter` and `postgres_export`.
+/// A name of at most 15 characters, as `node_exporter` and `postgres_export`. A process chooses its
+/// name, which is printed and written to settings: others could have control characters.
 fn is_exporter(comm: &str) -> bool {
-    comm.contains("_export")
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    comm.contains("_export") && comm.bytes().all(is_plain)
 }
 
 /// Listening TCP sockets by inode, with the address at which this host reaches them.
@@ -239,6 +241,8 @@ mod tests {
         proc.add_process(15, "java", &format!("/docker/{}", "ab".repeat(32)), &[]);
         proc.add_process(16, "node_exporter", "/", &[601]);
         proc.add_process(17, "bash", "/user.slice", &[]);
+        // A process chooses its name: this one would clear a terminal.
+        proc.add_process(18, "\u{1b}[2J_export", "/user.slice", &[601]);
         if cfg!(target_endian = "big") {
             println!("skipped: the lines are of a little-endian machine");
             return;

@@ -167,6 +167,8 @@ impl Installation<'_> {
         let is_new = is_program_new || is_settings_new || is_unit_new;
         if was_running && !is_new {
             self.changes.begin("keep the agent running: nothing changed")?;
+            self.last_batch =
+                token.as_ref().map(|token| self.received(token)).transpose()?.flatten();
         } else {
             self.start(was_running, owner, token.as_ref())?;
         }
@@ -282,9 +284,9 @@ impl Installation<'_> {
         let service = self.service.clone();
         if is_running {
             self.service.stop()?;
-            // Batches of the previous program do not count.
-            self.last_batch = token.map(|token| self.received(token)).transpose()?.flatten();
         }
+        // Batches of a previous program do not count.
+        self.last_batch = token.map(|token| self.received(token)).transpose()?.flatten();
         self.changes.on_undo("the start of the agent", move || service.stop());
         self.service.start(owner).inspect_err(|_| self.print_log())
     }

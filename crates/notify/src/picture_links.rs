@@ -11,6 +11,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use net::signature::to_hex;
 use ring::hmac;
@@ -35,6 +36,10 @@ const KEY_BYTES: usize = 32;
 const ID_BYTES: usize = 16;
 const KEY_NAME: &str = "key";
 const SECOND_NS: i64 = 1_000_000_000;
+
+/// Held while a picture is written: contacts have a thread each, and one notification may go to
+/// several of them.
+static PUBLISHING: Mutex<()> = Mutex::new(());
 
 /// Pictures of a node that receivers can fetch.
 #[derive(Clone, Debug)]
@@ -63,6 +68,7 @@ impl PictureLinks {
         picture: &Picture,
         now_ns: i64,
     ) -> io::Result<String> {
+        let _publishing = PUBLISHING.lock().unwrap_or_else(PoisonError::into_inner);
         let key = self.key()?;
         let id = hmac::sign(&key, format!("{ID_CONTEXT}{of}").as_bytes());
         let id = to_hex(&id.as_ref()[..ID_BYTES]);
@@ -219,6 +225,27 @@ mod tests {
         assert!(read(end_ns + SECOND_NS).is_none());
         // A repeat has the same picture.
         assert_eq!(publish(&links, "a", b"PNG"), [id, expires, signature]);
+    }
+
+    /// Two contacts send the first notification at the same time.
+    #[test]
+    fn links_of_concurrent_contacts_open() {
+        for round in 0..20 {
+            let bench = LinksBench::new(&format!("concurrent-{round}"));
+            let (links, png) = (bench.links(), b"a picture");
+            std::thread::scope(|scope| {
+                let all: Vec<_> =
+                    (0..4).map(|_| scope.spawn(|| publish(&links, "1", png))).collect();
+                for link in all {
+                    let [id, expires, signature] = link.join().unwrap();
+                    assert!(
+                        links
+                            .read(&id, &expires, &signature, NOW_NS)
+                            .is_some_and(|read| read == png)
+                    );
+                }
+            });
+        }
     }
 
     #[test]

@@ -199,9 +199,14 @@ fn enrollment_server(data: &Path, url: Option<&str>) -> Result<EnrollmentServer>
 
 /// The command to paste. With a pin the key proves the server, and no CA is needed.
 fn install_line(server: &EnrollmentServer, secret: &str) -> String {
-    let pin = server.pin.as_ref().map(|pin| format!(" -k --pinnedpubkey '{pin}'"));
-    let (pin, url) = (pin.unwrap_or_default(), &server.url);
-    format!("curl -fsS{pin} -H 'Authorization: Bearer {secret}' {url}/install.sh | sh\n")
+    let url = &server.url;
+    let tls = match &server.pin {
+        Some(pin) => format!(" -k --pinnedpubkey '{pin}'"),
+        // TLS may end at a proxy that does not say so: the agent must use it, too.
+        None if url.starts_with("https:") => " -H 'X-Forwarded-Proto: https'".to_owned(),
+        None => String::new(),
+    };
+    format!("curl -fsS{tls} -H 'Authorization: Bearer {secret}' {url}/install.sh | sh\n")
 }
 
 #[cfg(test)]
@@ -218,6 +223,11 @@ mod tests {
             install_line(&server("https://north:7717", Some("sha256//AA=")), "td_1"),
             "curl -fsS -k --pinnedpubkey 'sha256//AA=' -H 'Authorization: Bearer td_1' \
              https://north:7717/install.sh | sh\n"
+        );
+        assert_eq!(
+            install_line(&server("https://north", None), "td_1"),
+            "curl -fsS -H 'X-Forwarded-Proto: https' -H 'Authorization: Bearer td_1' \
+             https://north/install.sh | sh\n"
         );
         assert_eq!(
             install_line(&server("http://north:7717", None), "td_1"),

@@ -78,6 +78,13 @@ impl ReplayBody {
                 ApiError::BadRequest(format!("invalid body: found {found}, expected {expected}"))
             })?,
         };
+        if found.rules.len() > RULES_BYTES_MAX {
+            return Err(ApiError::BadRequest(format!(
+                "cannot read the rule file: it has {} bytes; the size limit is {RULES_BYTES_MAX} \
+                 bytes",
+                found.rules.len()
+            )));
+        }
         Ok(ReplayBody { default_name, ..found })
     }
 

@@ -25,6 +25,8 @@ const INTERVAL_NS: i64 = 10 * 1_000_000_000;
 const KEYS: [&str; 3] = ["absence", "interval", "rule"];
 /// Maximum number of rules of a file, ten times what a large installation has.
 const RULES_MAX: usize = 100_000;
+/// Unknown keys of a rule that are told.
+const UNKNOWN_KEYS_MAX: usize = 20;
 
 /// Parses and checks a rule file in TOML.
 pub(crate) fn parse_toml_rule_file(
@@ -156,7 +158,7 @@ impl TomlParser<'_> {
             self.error(start, "rule is not a table; write [[rule]]");
             return None;
         };
-        let (mut fields, mut has_unknown_keys) = (table.clone(), false);
+        let (mut fields, mut unknown_keys) = (table.clone(), 0);
         let table = loop {
             let table = Spanned::new(value.span(), fields.clone());
             let error = match RuleTable::deserialize(Deserializer::from(table)) {
@@ -170,8 +172,14 @@ impl TomlParser<'_> {
             if !replace_key(&mut fields, byte, near) {
                 return None;
             }
-            has_unknown_keys = true;
+            // Each of them costs a copy of the table.
+            unknown_keys += 1;
+            if unknown_keys == UNKNOWN_KEYS_MAX {
+                self.error(byte, "too many unknown keys; others of this rule are not told");
+                return None;
+            }
         };
+        let has_unknown_keys = unknown_keys > 0;
         let checked = table.check(context, has_unknown_keys).map_err(|problems| {
             for TableProblem { byte, message } in problems {
                 self.error(byte, message);

@@ -77,6 +77,16 @@ fn all_problems_of_a_rule_are_reported_at_once() {
     );
 }
 
+/// Each of them costs a copy of the rule.
+#[test]
+fn of_very_many_unknown_keys_some_are_reported() {
+    let keys: String = (0..1000).map(|at| format!("strange{at} = 1\n")).collect();
+    let text = format!("[[rule]]\nname = \"Bad\"\nselect = \"x\"\n{keys}");
+    let file = parse(&text);
+    assert_eq!(file.problems.len(), 21, "{:?}", file.problems.last());
+    assert!(file.problems.iter().any(|found| found.message.starts_with("too many unknown keys")));
+}
+
 #[test]
 fn problems_of_criteria() {
     check(
