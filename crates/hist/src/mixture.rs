@@ -1,7 +1,6 @@
 //! Mixture: histograms of several grid families, kept without conversion.
 //!
-//! Histograms whose grids nest are merged; a histogram of another family, or with other explicit
-//! bounds, is kept beside them: so it stays exact at its own bounds.
+//! Histograms whose grids nest are merged; a histogram of another family is kept beside them.
 //! Shares and counts of the components add up, so the bracket of a statistic of the whole is as
 //! tight as the components allow.
 
@@ -17,15 +16,11 @@ use crate::error::MergeError;
 use crate::histogram::Histogram;
 use crate::moments;
 use crate::quantile::nearest_rank;
-use crate::scheme::{Explicit, LogLinear2, Scheme};
+use crate::scheme::{LogLinear2, Scheme};
 use crate::statistics::LimitInclusion;
 use crate::tracked_value::DoubleDouble;
 
-/// Maximum number of histograms in a mixture up to which explicit bounds stay apart; beyond, they
-/// are merged on the bounds that they share. A rollout has two or three sets of bounds.
-const LAYOUTS_MAX: usize = 8;
-
-/// One histogram per family, and per set of explicit bounds.
+/// One histogram per family.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mixture {
     components: Vec<Histogram>,
@@ -46,45 +41,14 @@ impl Mixture {
             .iter()
             .try_fold(count(histogram), |total, component| total.checked_add(count(component)))
             .ok_or(MergeError::CountOverflow)?;
-        let is_explicit = histogram.scheme().is_explicit();
-        let is_without_values = |of: &Histogram| of.scheme().is_explicit() && count(of) == 0;
-        if is_without_values(histogram) && !self.components.is_empty() {
-            return Ok(());
-        }
-        for may_lose_bounds in [false, true] {
-            if may_lose_bounds && self.components.len() < LAYOUTS_MAX {
-                break;
-            }
-            for component in &mut self.components {
-                let loses_bounds = is_explicit
-                    && component.scheme().is_explicit()
-                    && component.scheme() != histogram.scheme();
-                if loses_bounds != may_lose_bounds {
-                    continue;
-                }
-                match component.merge(histogram) {
-                    Err(MergeError::SchemesDiffer { .. }) => {}
-                    merged => return merged,
-                }
+        for component in &mut self.components {
+            match component.merge(histogram) {
+                Err(MergeError::SchemesDiffer { .. }) => {}
+                merged => return merged,
             }
         }
-        self.components.retain(|component| !is_without_values(component));
         self.components.push(histogram.clone());
         Ok(())
-    }
-
-    /// Explicit bounds that not all histograms with explicit bounds have, ascending.
-    pub fn differing_bounds(&self) -> Vec<f64> {
-        let bounds = |component: &Histogram| match component.scheme() {
-            Scheme::Explicit(grid) if !component.is_empty() => Some(grid.clone()),
-            _ => None,
-        };
-        let layouts: Vec<Explicit> = self.components.iter().filter_map(bounds).collect();
-        let mut all: Vec<f64> = layouts.iter().flat_map(Explicit::bounds).copied().collect();
-        all.sort_unstable_by(f64::total_cmp);
-        let is_shared = |same: &[f64]| same.len() == layouts.len();
-        let differing = all.chunk_by(|a, b| a == b).filter(|same| !is_shared(same));
-        differing.filter_map(|same| same.first().copied()).collect()
     }
 
     /// The values divided by a number, see [`Histogram::divide`].
