@@ -18,8 +18,8 @@ const PANEL_PARTS = [
   "SplitByLabel)",
 ].join("|");
 const PANELS = new RegExp(`(parts/${PANEL_PARTS}|lib/exemplars)`);
-/** Views that are opened least often, and are small. */
-const VIEWS = /views\/(Checks|LoadRuns|LossAudit|Slos|Sources|Status|Wire)/;
+/** Views that are opened least often, are small, and draw few charts. */
+const VIEWS = /views\/(Checks|LossAudit|Sources|Status)/;
 
 export default defineConfig({
   // The page may be served below a path of a proxy.

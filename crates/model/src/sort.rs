@@ -2,8 +2,8 @@
 //!
 //! `slice::sort_by` is compiled anew for each type and comparison: 5 kB, and the program had 230
 //! of them. Here one function sorts positions, and what is compiled per call is the comparison and
-//! the exchange of values. It takes one more indirection per comparison and 8 bytes per value, so it
-//! is for lists of rows, problems and labels, not for samples.
+//! the exchange of values. It takes one more indirection per comparison and 8 bytes per value, so
+//! it is for lists of rows, problems and labels, not for samples.
 
 use std::cmp::Ordering;
 

@@ -190,17 +190,17 @@ fn a_change_is_an_alert_until_somebody_accepts_it() {
     fixture.run(20, &[balanced(14), vec![steady.clone()]].concat());
     assert_eq!(fixture.alerts(), [""; 0]);
     fixture.run(20, &[new.clone(), steady.clone()]);
-    assert_eq!(fixture.alerts(), [format!("firing info shop: {DROPPED}")]);
+    assert_eq!(fixture.alerts(), [format!("firing info shop: source shop: {DROPPED}")]);
     // It does not end by itself, nor by a restart.
     fixture.run(40, &[new.clone(), steady.clone()]);
     let mut fixture = fixture.restart(3600);
     fixture.run(40, &[new.clone(), steady.clone()]);
-    assert_eq!(fixture.alerts(), [format!("firing info shop: {DROPPED}")]);
+    assert_eq!(fixture.alerts(), [format!("firing info shop: source shop: {DROPPED}")]);
     let change = fixture.changes().remove(0);
     assert_eq!(fixture.received.alerts()[0].labels["change"], change.id());
     fixture.accept(&change);
     fixture.run(1, &[new, steady]);
-    assert_eq!(fixture.alerts(), [format!("resolved info shop: {DROPPED}")]);
+    assert_eq!(fixture.alerts(), [format!("resolved info shop: source shop: {DROPPED}")]);
     assert_eq!(fixture.watcher.control.open.load(Ordering::Relaxed), 0);
 }
 
@@ -257,16 +257,16 @@ fn an_alert_of_series_that_vanished_ends_when_they_are_back() {
         fixture.run(20, &pushed);
         fixture.run(20, std::slice::from_ref(&steady));
         assert_eq!(fixture.texts(), [text]);
-        assert_eq!(fixture.alerts(), [format!("firing info shop: {text}")]);
+        assert_eq!(fixture.alerts(), [format!("firing info shop: source shop: {text}")]);
         if is_restarted {
             fixture = fixture.restart(60);
             fixture.run(2, std::slice::from_ref(&steady));
         }
         // One of both is not all.
         fixture.run(2, &[pushed[0].clone(), steady.clone()]);
-        assert_eq!(fixture.alerts(), [format!("firing info shop: {text}")]);
+        assert_eq!(fixture.alerts(), [format!("firing info shop: source shop: {text}")]);
         fixture.run(2, &pushed);
-        let resolved = [format!("resolved info shop: {text}")];
+        let resolved = [format!("resolved info shop: source shop: {text}")];
         assert_eq!(fixture.alerts(), resolved, "restarted: {is_restarted}");
         assert_eq!(fixture.watcher.control.open.load(Ordering::Relaxed), 0);
         let accepted = fixture.changes().remove(0).acceptance.expect("an acceptance");
@@ -323,7 +323,7 @@ fn a_change_while_the_server_was_down_is_told_and_nothing_else() {
         // Rows that arrived after the inventory was stored are found.
         let expected = last_ns..=last_ns + 1_000_000_000;
         assert!(expected.contains(&at_ns), "{at_ns} in {expected:?}");
-        assert_eq!(fixture.alerts(), [format!("firing info shop: {DROPPED}")]);
+        assert_eq!(fixture.alerts(), [format!("firing info shop: source shop: {DROPPED}")]);
     }
 }
 
@@ -341,7 +341,11 @@ fn a_change_around_a_restart_is_told_once() {
         let mut fixture = fixture.restart(60);
         fixture.run(60, &after);
         assert_eq!(fixture.texts(), [DROPPED], "{polls} polls");
-        assert_eq!(fixture.alerts(), [format!("firing info shop: {DROPPED}")], "{polls} polls");
+        assert_eq!(
+            fixture.alerts(),
+            [format!("firing info shop: source shop: {DROPPED}")],
+            "{polls} polls"
+        );
     }
 }
 
@@ -458,9 +462,9 @@ fn a_change_of_long_ago_is_an_alert_from_when_it_is_noticed() {
     fixture.watcher.store_inventory();
     let mut fixture = fixture.restart(8 * 86_400);
     fixture.run(50, &[new.clone(), steady.clone()]);
-    assert_eq!(fixture.alerts(), [format!("firing info shop: {DROPPED}")]);
+    assert_eq!(fixture.alerts(), [format!("firing info shop: source shop: {DROPPED}")]);
     let change = fixture.changes().remove(0);
     fixture.accept(&change);
     fixture.run(1, &[new, steady]);
-    assert_eq!(fixture.alerts(), [format!("resolved info shop: {DROPPED}")]);
+    assert_eq!(fixture.alerts(), [format!("resolved info shop: source shop: {DROPPED}")]);
 }

@@ -2,9 +2,10 @@
 //! export metrics: this test binary, started again under another name.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use serde_json::Value;
@@ -72,14 +73,23 @@ impl MetricsDir {
                 fs::copy(&own, &path).expect("a copy");
             }
         }
-        let mut child = Command::new(&path)
+        let mut command = Command::new(&path);
+        command
             .args(["--exact", "processes::a_sample_program", "--nocapture"])
             // Until it is killed, unless it is to exit by itself.
             .env(PROGRAM_VARIABLE, wanted.replace("--requests", "--seconds 3600 --requests"))
             .env("TOPDECK_SHM", &self.memory.path)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it starts");
+            .stdout(Stdio::piped());
+        let mut child = loop {
+            match command.spawn() {
+                // A program that another test starts inherits the copy that is being written,
+                // until it executes its own.
+                Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                started => break started.expect("it starts"),
+            }
+        };
         let mut lines = BufReader::new(child.stdout.take().expect("it was asked for"));
         let mut line = String::new();
         // With one CPU libtest prints the test name first, on the same line.
