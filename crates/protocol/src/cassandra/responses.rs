@@ -82,9 +82,15 @@ impl MessageHandler for CqlResponses<'_> {
         (state.error, state.rows) = (None, None);
         let request = self.table.remove(header.stream);
         match request {
-            Some(request) if is_certain && request.is_complete && !request.has_gap => {
+            Some(request)
+                if is_certain
+                    && request.is_complete
+                    && !request.has_gap
+                    && request.start <= start =>
+            {
                 state.request = Some(request);
             }
+            // A response that began before its request is one to an earlier request of the same id.
             Some(request) => {
                 self.table.texts.put_back(request.text);
                 sink.not_measured(1, NotMeasuredReason::Gap);

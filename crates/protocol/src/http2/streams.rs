@@ -104,6 +104,8 @@ impl Streams {
     /// A frame of a response. A notice (status 1xx) is not the first byte of the response.
     pub(super) fn response_frame(&mut self, id: u32, start: PacketTime, bytes: u64) {
         if let Some(stream) = self.streams.get_mut(&id) {
+            // A frame that began before the request is not of its response.
+            stream.has_gap |= start < stream.start;
             stream.response_start.get_or_insert(start);
             stream.response_bytes += bytes;
         }

@@ -130,8 +130,10 @@ impl MessageHandler for KafkaResponses<'_> {
         sink: &mut dyn OperationSink,
     ) {
         let mut request = self.take_request(&header, sink);
-        let is_affected =
-            |request: &KafkaRequest| !is_certain || !request.is_complete || request.has_gap;
+        // A response that began before its request is one to an earlier request of the same id.
+        let is_affected = |request: &KafkaRequest| {
+            !is_certain || !request.is_complete || request.has_gap || start < request.start
+        };
         if let Some(request) = request.take_if(|request| is_affected(request)) {
             sink.not_measured(1, NotMeasuredReason::Gap);
             self.table.last_fetch_reached_end = None;

@@ -210,9 +210,15 @@ impl MessageHandler for MongoResponses<'_> {
             state.compressed.start(bytes - HEADER_BYTES as u64);
         }
         match self.table.take(header.response_to) {
-            Some(request) if is_certain && request.is_complete && !request.has_gap => {
+            Some(request)
+                if is_certain
+                    && request.is_complete
+                    && !request.has_gap
+                    && request.start <= start =>
+            {
                 state.request = Some(request);
             }
+            // A response that began before its request is one to an earlier request of the same id.
             Some(request) => {
                 self.table.texts.put_back(request.namespace);
                 sink.not_measured(1, NotMeasuredReason::Gap);

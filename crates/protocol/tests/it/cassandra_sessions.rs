@@ -226,6 +226,26 @@ fn a_reused_stream_id_ends_the_request_before() {
         "#]]);
 }
 
+/// The id of the stream is in the second packet of a response, after a request with that id.
+#[test]
+fn a_response_that_began_before_its_request_is_not_measured() {
+    let query = |stream| request(4, 0, stream, QUERY, &long(b"select 1"));
+    let answer = |stream| response(4, 0, stream, RESULT, &be32(1));
+    Session::new("cassandra")
+        .client(query(1))
+        .server(answer(1))
+        .server(&answer(2)[..2])
+        .client(query(2))
+        .server(&answer(2)[2..])
+        .client(query(3))
+        .server(answer(3))
+        .check_whole(expect![[r#"
+            1-1 2-2 QUERY Sql "select 1" ok, 21/13 B
+            6-6 7-7 QUERY Sql "select 1" ok, 21/13 B
+            not measured: 1 Gap
+        "#]]);
+}
+
 #[test]
 fn many_requests_in_flight() {
     let mut session = Session::new("cassandra");

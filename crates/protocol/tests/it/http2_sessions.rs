@@ -157,6 +157,29 @@ fn grpc() {
 }
 
 /// Entries of the HPACK table that were sent before the start of capture.
+/// The id of the stream is in the second packet of a frame, after a request with that id.
+#[test]
+fn a_response_that_began_before_its_request_is_not_measured() {
+    let request = |id: u32| {
+        let block = [vec![GET], path("/users")].concat();
+        frame(HEADERS, END_STREAM | END_HEADERS, id, &block)
+    };
+    let response = |id: u32| frame(HEADERS, END_STREAM | END_HEADERS, id, &[OK]);
+    Session::new("http2")
+        .client([PREFACE, &frame(SETTINGS, 0, 0, &[]), &request(1)].concat())
+        .server([frame(SETTINGS, 0, 0, &[]), response(1)].concat())
+        .server(&response(3)[..4])
+        .client(request(3))
+        .server(&response(3)[4..])
+        .client(request(5))
+        .server(response(5))
+        .check_whole(expect![[r#"
+            1-1 2-2 GET Path "/users" ok, 18/10 B
+            6-6 7-7 GET Path "/users" ok, 18/10 B
+            not measured: 1 Gap
+        "#]]);
+}
+
 #[test]
 fn a_late_start_knows_later_paths() {
     let index =

@@ -117,6 +117,26 @@ fn old_versions() {
     "#]]);
 }
 
+/// The id of a response is in its second packet, after a request with the same id.
+#[test]
+fn a_response_that_began_before_its_request_is_not_measured() {
+    let heartbeat = |id| request(12, 1, id, &[text("group"), be32(1), text("member")].concat());
+    let answer = |id| response(id, false, &[be32(0), be16(0)].concat());
+    Session::new("kafka")
+        .client(heartbeat(1))
+        .server(answer(1))
+        .server(&answer(2)[..6])
+        .client(heartbeat(2))
+        .server(&answer(2)[6..])
+        .client(heartbeat(3))
+        .server(answer(3))
+        .check_whole(expect![[r#"
+            1-1 2-2 Heartbeat ok, 36/14 B
+            6-6 7-7 Heartbeat ok, 36/14 B
+            not measured: 1 Gap
+        "#]]);
+}
+
 #[test]
 fn sasl_tokens_without_header() {
     Session::new("kafka")

@@ -240,6 +240,26 @@ fn compressed_messages() {
         "#]]);
 }
 
+/// The id of the request is in the second packet of a response, after a request with that id.
+#[test]
+fn a_response_that_began_before_its_request_is_not_measured() {
+    let ping = body(0, &[int("ping", 1), text("$db", "admin")]);
+    let answer = |id| message(900 + id, id, OP_MSG, &body(0, &[double("ok", 1.0)]));
+    Session::new("mongodb")
+        .client(message(1, 0, OP_MSG, &ping))
+        .server(answer(1))
+        .server(&answer(2)[..10])
+        .client(message(2, 0, OP_MSG, &ping))
+        .server(&answer(2)[10..])
+        .client(message(3, 0, OP_MSG, &ping))
+        .server(answer(3))
+        .check_whole(expect![[r#"
+            1-1 2-2 ping ok, 51/38 B
+            6-6 7-7 ping ok, 51/38 B
+            not measured: 1 Gap
+        "#]]);
+}
+
 #[test]
 fn many_requests_in_flight() {
     let mut session = Session::new("mongodb");
