@@ -5,7 +5,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use model::{Gap, SeriesId};
 
@@ -15,10 +15,14 @@ use crate::row::{Predecessor, Rows};
 
 /// Starts of days with a base part that no rollup covers.
 pub(crate) fn days_without_rollup(manifest: &Manifest) -> BTreeMap<i64, Vec<u64>> {
+    let rollups = manifest.parts.values().filter(|part| part.resolution == Resolution::Day);
+    let covers = rollups.flat_map(|part| &part.covers);
+    let covered: HashSet<(i64, u64)> =
+        covers.flat_map(|(&day, parts)| parts.iter().map(move |&part| (day, part))).collect();
     let mut days: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
     for part in manifest.base_parts() {
         let day = part.day();
-        if !manifest.is_covered(Resolution::Day, day, part.number) {
+        if !covered.contains(&(day, part.number)) {
             days.entry(day).or_default().push(part.number);
         }
     }

@@ -80,16 +80,17 @@ impl ReadView {
         plan: &Plan,
         covered: &CoveredParts,
     ) -> Result<DroppedRows> {
-        let live: BTreeSet<(i64, u64)> =
-            self.manifest.base_parts().map(|part| (part.day(), part.number)).collect();
-        let known: BTreeSet<(i64, u64)> = covered.iter().flatten().copied().collect();
+        let is_live = |&(day, number): &(i64, u64)| {
+            let part = self.manifest.parts.get(&number);
+            part.is_some_and(|part| part.resolution == Resolution::Base && part.day() == day)
+        };
+        let gone: BTreeSet<(i64, u64)> =
+            covered.iter().flatten().filter(|part| !is_live(part)).copied().collect();
         let mut dropped = DroppedRows::default();
         for resolution in Resolution::ALL {
-            let is_there = |part: &(i64, u64)| {
-                live.contains(part) || covered[resolution as usize].contains(part)
-            };
+            let is_there = |part: &&(i64, u64)| covered[resolution as usize].contains(*part);
             let mut lacking: BTreeSet<i64> =
-                known.iter().filter(|part| !is_there(part)).map(|part| part.0).collect();
+                gone.iter().filter(|part| !is_there(part)).map(|part| part.0).collect();
             if resolution != Resolution::Base {
                 lacking.extend(self.days_with_dropped_series(resolution));
             }
