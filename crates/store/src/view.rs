@@ -47,6 +47,7 @@ use crate::row::{NumberAggregate, Row};
 use crate::time_column::{ColumnFetch, FetchedColumns, TimeColumn};
 
 pub use self::activity::SeriesActivity;
+use self::dropped::RollupCoverage;
 use self::placement::{enclosing_range, overlaps};
 
 /// Columns computed at a time; larger answers are returned in batches and take no more memory.
@@ -62,6 +63,7 @@ pub struct ReadView {
     inner: Arc<StoreInner>,
     manifest: Arc<Manifest>,
     heads: Vec<Arc<RwLock<Head>>>,
+    coverage: OnceLock<RollupCoverage>,
     /// Days with dropped base rows.
     dropped_days: OnceLock<BTreeSet<i64>>,
     is_cancelled: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
@@ -95,7 +97,8 @@ impl ReadView {
             let state = inner.state();
             (Arc::clone(&state.manifest), state.heads())
         };
-        ReadView { inner, manifest, heads, dropped_days: OnceLock::new(), is_cancelled: None }
+        let (coverage, dropped_days) = (OnceLock::new(), OnceLock::new());
+        ReadView { inner, manifest, heads, coverage, dropped_days, is_cancelled: None }
     }
 
     /// Reads stop with [`crate::Error::Cancelled`] once `is_over` returns true; it is called at

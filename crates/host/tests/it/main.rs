@@ -140,9 +140,12 @@ fn directory() -> PathBuf {
 #[track_caller]
 fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
+    // Most checks decode the whole journal: longer and longer pauses leave the CPU to other tests.
+    let mut pause = Duration::from_millis(2);
     while !is_so() {
         assert!(began.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(100));
     }
 }
 

@@ -21,7 +21,6 @@ use crate::resolution::{DAY, Resolution, interval_start};
 use crate::rollup::deltas_of_day;
 use crate::row::{Predecessor, Row, Rows};
 
-use super::dropped::CoveredParts;
 use super::interval_increases::IntervalIncreases;
 use super::placement::{Plan, enclosing_range, join_ranges, split_by_days};
 use super::{ReadView, may_contain};
@@ -53,14 +52,13 @@ impl ReadView {
         &self,
         series: &SelectedSeries,
         plan: &Plan,
-        covered: &CoveredParts,
         columns: &[Range<i64>],
         gaps: &mut Vec<Gap>,
     ) -> Result<Rows> {
         let kind = series.kind;
         let mut rows = Rows::none_of_rollup(kind);
-        let days = self.unrolled_days(series, covered, gaps)?;
-        let too_early = self.samples_before_rollups(series, plan, &days, covered, gaps)?;
+        let days = self.unrolled_days(series, gaps)?;
+        let too_early = self.samples_before_rollups(series, plan, &days, gaps)?;
         // Pieces read from base rows: from all of them, or only from those without rollup.
         let (mut base, mut beside): (Vec<Range<i64>>, Vec<Range<i64>>) = Default::default();
         base.extend(plan[Resolution::Base as usize].iter().map(|(range, _)| range.clone()));
@@ -86,7 +84,7 @@ impl ReadView {
         let mut rollups = IntervalIncreases::default();
         for range in join_ranges(base) {
             if kind.is_cumulative() {
-                self.add_too_late(series, &range, &days, covered, gaps)?;
+                self.add_too_late(series, &range, &days, gaps)?;
             }
             let is_whole = split_by_days(&range)
                 .iter()
@@ -115,7 +113,7 @@ impl ReadView {
             rows.append(deltas);
         }
         for range in join_ranges(beside) {
-            let is_loose = |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day, covered);
+            let is_loose = |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day);
             let found = self.base_rows(series, &range, is_loose, gaps)?;
             // The position of a sample among dropped ones is unknown.
             match kind.is_cumulative() {
@@ -139,7 +137,6 @@ impl ReadView {
         series: &SelectedSeries,
         plan: &Plan,
         days: &RollupCoverage,
-        covered: &CoveredParts,
         gaps: &mut Vec<Gap>,
     ) -> Result<BTreeSet<i64>> {
         let last_dropped = days.dropped.last().copied();
@@ -149,7 +146,7 @@ impl ReadView {
         }
         let first_final = self.inner.first_final_interval_end(&self.manifest, &series.id)?;
         let Some(final_end) = first_final else { return Ok(BTreeSet::new()) };
-        let is_loose = |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day, covered);
+        let is_loose = |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day);
         let early = self.base_rows(series, &(i64::MIN..final_end), is_loose, gaps)?.rows;
         let gap = late_gap(&self.name_of(series), &early, Some(final_end));
         let is_read = |gap: &Gap| {
@@ -166,7 +163,6 @@ impl ReadView {
         series: &SelectedSeries,
         range: &Range<i64>,
         days: &RollupCoverage,
-        covered: &CoveredParts,
         gaps: &mut Vec<Gap>,
     ) -> Result<()> {
         for piece in split_by_days(range) {
@@ -174,7 +170,7 @@ impl ReadView {
                 days.loose.get(&interval_start(piece.end, DAY))
             {
                 let is_not_rolled_up =
-                    |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day, covered);
+                    |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day);
                 let found = self.base_rows(series, &piece, is_not_rolled_up, gaps)?;
                 gaps.extend(late_gap(&self.name_of(series), &found.rows, None));
             }
@@ -261,7 +257,6 @@ impl ReadView {
     pub(super) fn unrolled_days(
         &self,
         series: &SelectedSeries,
-        covered: &CoveredParts,
         gaps: &mut Vec<Gap>,
     ) -> Result<RollupCoverage> {
         let kind = series.kind;
@@ -278,7 +273,7 @@ impl ReadView {
         }
         let mut touched: Vec<Range<i64>> = Vec::new();
         for info in self.manifest.base_parts() {
-            if self.is_not_rolled_up(info, Resolution::Day, covered) {
+            if self.is_not_rolled_up(info, Resolution::Day) {
                 self.check()?;
                 let part = self.inner.part(info.number).and_then(|part| {
                     let is_whole = gather::missing_rows(&*part, info)?.is_none();

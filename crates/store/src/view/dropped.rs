@@ -68,8 +68,13 @@ pub(super) enum RowsOfDay {
     Missing,
 }
 
-/// Day and number of the base parts that rollups cover, by resolution.
-pub(super) type CoveredParts = [BTreeSet<(i64, u64)>; 5];
+/// The base parts that rollups cover, each as its day and number.
+pub(super) struct RollupCoverage {
+    /// By resolution of the rollups.
+    covered: [BTreeSet<(i64, u64)>; 5],
+    /// Those of all resolutions that no longer exist.
+    gone: BTreeSet<(i64, u64)>,
+}
 
 impl ReadView {
     /// Gaps for days whose rows of the required resolution were dropped while other resolutions
@@ -78,19 +83,13 @@ impl ReadView {
         &self,
         series: &[&SelectedSeries],
         plan: &Plan,
-        covered: &CoveredParts,
     ) -> Result<DroppedRows> {
-        let is_live = |&(day, number): &(i64, u64)| {
-            let part = self.manifest.parts.get(&number);
-            part.is_some_and(|part| part.resolution == Resolution::Base && part.day() == day)
-        };
-        let gone: BTreeSet<(i64, u64)> =
-            covered.iter().flatten().filter(|part| !is_live(part)).copied().collect();
+        let coverage = self.rollup_coverage();
         let mut dropped = DroppedRows::default();
         for resolution in Resolution::ALL {
-            let is_there = |part: &&(i64, u64)| covered[resolution as usize].contains(*part);
+            let covered = &coverage.covered[resolution as usize];
             let mut lacking: BTreeSet<i64> =
-                gone.iter().filter(|part| !is_there(part)).map(|part| part.0).collect();
+                coverage.gone.difference(covered).map(|part| part.0).collect();
             if resolution != Resolution::Base {
                 lacking.extend(self.days_with_dropped_series(resolution));
             }
@@ -121,9 +120,9 @@ impl ReadView {
                         Resolution::Base => {
                             !is_told
                                 && self.has_rows(series, day, coarser)
-                                && self.lacks_rows(series, first, covered)?
+                                && self.lacks_rows(series, first)?
                         }
-                        _ => match self.rows_of_day(series, day, resolution, covered)? {
+                        _ => match self.rows_of_day(series, day, resolution)? {
                             RowsOfDay::Complete => false,
                             RowsOfDay::Finer(finer) => {
                                 dropped.read_instead(series, plan, (day, resolution), finer);
@@ -164,7 +163,6 @@ impl ReadView {
         series: &SelectedSeries,
         day: i64,
         requested_resolution: Resolution,
-        covered: &CoveredParts,
     ) -> Result<RowsOfDay> {
         let kind = series.kind;
         let range = day..day.saturating_add(DAY);
@@ -184,10 +182,10 @@ impl ReadView {
             let beside = match kind {
                 _ if kind.is_cumulative() => None,
                 SeriesKind::Histogram(_) => self.amount_in_base(series, &range, &mut |info| {
-                    self.is_not_rolled_up(info, resolution, covered)
+                    self.is_not_rolled_up(info, resolution)
                 })?,
                 _ => self.amount_in_base(series, &range, &mut |info| {
-                    self.is_not_rolled_up(info, Resolution::Day, covered)
+                    self.is_not_rolled_up(info, Resolution::Day)
                 })?,
             };
             amounts.push((resolution, rows.amount().saturating_add(beside.unwrap_or(0))));
@@ -240,12 +238,7 @@ impl ReadView {
 
     /// Whether rollups of a partition hold more of a series than its remaining source rows: some
     /// rows were dropped, even if others arrived since.
-    pub(super) fn lacks_rows(
-        &self,
-        series: &SelectedSeries,
-        start: i64,
-        covered: &CoveredParts,
-    ) -> Result<bool> {
+    pub(super) fn lacks_rows(&self, series: &SelectedSeries, start: i64) -> Result<bool> {
         let range = start..start.saturating_add(Resolution::Base.partition());
         let kind = series.kind;
         // The read of the answer reports damage.
@@ -279,8 +272,7 @@ impl ReadView {
             return Ok(true);
         }
         let remaining = self.amount_in_base(series, &range, &mut |info| {
-            info.partition().start == start
-                && !self.is_not_rolled_up(info, Resolution::Day, covered)
+            info.partition().start == start && !self.is_not_rolled_up(info, Resolution::Day)
         })?;
         Ok(remaining.is_some_and(|remaining| rolled.amount() > remaining))
     }
@@ -318,7 +310,7 @@ impl ReadView {
         }
         let mut plan = Plan::default();
         plan[Resolution::Base as usize].push((range.clone(), 0));
-        Ok(self.dropped_gaps(&[series], &plan, &self.rollup_coverage())?.gaps)
+        Ok(self.dropped_gaps(&[series], &plan)?.gaps)
     }
 
     /// Whether base rows of any series were dropped in a range, of which rollups are left.
@@ -349,24 +341,27 @@ impl ReadView {
     }
 
     /// Whether a base part is in no rollup of `resolution`, or only in one that no longer exists.
-    pub(super) fn is_not_rolled_up(
-        &self,
-        info: &PartInfo,
-        resolution: Resolution,
-        covered: &CoveredParts,
-    ) -> bool {
+    pub(super) fn is_not_rolled_up(&self, info: &PartInfo, resolution: Resolution) -> bool {
         resolution == Resolution::Base
-            || !covered[resolution as usize].contains(&(info.day(), info.number))
+            || !self.rollup_coverage().covered[resolution as usize]
+                .contains(&(info.day(), info.number))
     }
 
-    pub(super) fn rollup_coverage(&self) -> CoveredParts {
-        let mut covered = CoveredParts::default();
-        for part in self.manifest.parts.values() {
-            for (&day, numbers) in &part.covers {
-                covered[part.resolution as usize]
-                    .extend(numbers.iter().map(|&number| (day, number)));
+    fn rollup_coverage(&self) -> &RollupCoverage {
+        self.coverage.get_or_init(|| {
+            let mut covered = <[BTreeSet<(i64, u64)>; 5]>::default();
+            for part in self.manifest.parts.values() {
+                for (&day, numbers) in &part.covers {
+                    covered[part.resolution as usize]
+                        .extend(numbers.iter().map(|&number| (day, number)));
+                }
             }
-        }
-        covered
+            let is_live = |&(day, number): &(i64, u64)| {
+                let part = self.manifest.parts.get(&number);
+                part.is_some_and(|part| part.resolution == Resolution::Base && part.day() == day)
+            };
+            let gone = covered.iter().flatten().filter(|part| !is_live(part)).copied().collect();
+            RollupCoverage { covered, gone }
+        })
     }
 }

@@ -20,7 +20,6 @@ use crate::merge::{COLUMN_FULL_REASON, ColumnMerge, assign_columns, rows_in_runs
 use crate::resolution::Resolution;
 use crate::row::{NumberAggregate, Predecessor, Row, Rows};
 
-use super::dropped::CoveredParts;
 use super::placement::{Placement, Plan, column_of, enclosing_range};
 use super::{ChunkVisitor, ReadView, may_contain};
 
@@ -98,12 +97,11 @@ impl ReadView {
         let plan = plan(columns);
         let placement = Placement { columns, points_by_start };
         let mut merge = ColumnMerge::new(columns.len());
-        let covered = self.rollup_coverage();
         let (adding, samples): (Vec<&SelectedSeries>, Vec<&SelectedSeries>) =
             series.iter().partition(|series| !series.kind.is_cumulative());
         if !adding.is_empty() {
             let plan = placement.extend_with_points(plan.clone());
-            let dropped = self.dropped_gaps(&adding, &plan, &covered)?;
+            let dropped = self.dropped_gaps(&adding, &plan)?;
             gaps.extend(dropped.gaps.iter().map(|gap| placement.shown(gap.clone())));
             let (single_series, others): (Vec<&SelectedSeries>, Vec<&SelectedSeries>) =
                 adding.iter().partition(|series| dropped.plans.contains_key(&series.id));
@@ -112,15 +110,13 @@ impl ReadView {
                 .map(|series| (std::slice::from_ref(series), &dropped.plans[&series.id]));
             for (series, plan) in single_series.chain([(&others[..], &plan)]) {
                 self.add_rollups(series, plan, placement, gaps, &mut merge)?;
-                self.add_base(series, plan, &covered, placement, gaps, &mut merge)?;
+                self.add_base(series, plan, placement, gaps, &mut merge)?;
             }
         }
-        let dropped = self.dropped_gaps(&samples, &plan, &covered)?;
+        let dropped = self.dropped_gaps(&samples, &plan)?;
         for series in samples {
             let plan = dropped.plan_of(series, &plan);
-            let Rows::Histograms(rows) =
-                self.deltas_in_pieces(series, plan, &covered, columns, gaps)?
-            else {
+            let Rows::Histograms(rows) = self.deltas_in_pieces(series, plan, columns, gaps)? else {
                 panic!("BUG: deltas of histograms are histograms")
             };
             for row in rows {
@@ -164,7 +160,6 @@ impl ReadView {
         &self,
         series: &[&SelectedSeries],
         plan: &Plan,
-        covered: &CoveredParts,
         placement: Placement<'_>,
         gaps: &mut Vec<Gap>,
         merge: &mut ColumnMerge,
@@ -172,7 +167,7 @@ impl ReadView {
         for info in self.manifest.base_parts() {
             let mut runs: Vec<ColumnRun> = Vec::new();
             for resolution in Resolution::ALL {
-                if self.is_not_rolled_up(info, resolution, covered) {
+                if self.is_not_rolled_up(info, resolution) {
                     runs.extend(
                         plan[resolution as usize]
                             .iter()
@@ -291,13 +286,10 @@ impl ReadView {
         each: &mut dyn FnMut(usize, usize, Row<NumberAggregate>),
     ) -> Result<()> {
         let plan = plan(columns);
-        let covered = self.rollup_coverage();
-        let dropped = self.dropped_gaps(&series.iter().collect::<Vec<_>>(), &plan, &covered)?;
+        let dropped = self.dropped_gaps(&series.iter().collect::<Vec<_>>(), &plan)?;
         for (at, series) in series.iter().enumerate() {
             let plan = dropped.plan_of(series, &plan);
-            let Rows::Aggregates(rows) =
-                self.deltas_in_pieces(series, plan, &covered, columns, gaps)?
-            else {
+            let Rows::Aggregates(rows) = self.deltas_in_pieces(series, plan, columns, gaps)? else {
                 panic!("BUG: merged numbers are summaries")
             };
             // The increase of a sample without a known one is not 0.
