@@ -187,7 +187,8 @@ pub(crate) fn code_only(text: &str) -> String {
     let mut rest = text;
     while !rest.is_empty() {
         // Most characters start neither a comment nor a literal.
-        let plain = rest.find(['/', '"', '\'', 'r', 'b', 'c']).unwrap_or(rest.len());
+        let starts = |byte: u8| matches!(byte, b'/' | b'"' | b'\'' | b'r' | b'b' | b'c');
+        let plain = rest.bytes().position(starts).unwrap_or(rest.len());
         code.push_str(&rest[..plain]);
         rest = &rest[plain..];
         let Some(first) = rest.chars().next() else { break };
