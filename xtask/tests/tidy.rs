@@ -97,6 +97,11 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/observe/src/end_reporter.rs", 1, "supervised, by `supervised_spawn.rs`"),
     ("crates/observe/src/supervised_spawn.rs", 1, "supervised: the callers join it"),
     (
+        "crates/postgres/src/server_task.rs",
+        2,
+        "one supervised, one joined by its task, which gets the panic",
+    ),
+    (
         "crates/pull/src/pull.rs",
         4,
         "two supervised, one counted per attempt, one joined by its task",

@@ -2,8 +2,8 @@
 //! reverse one.
 //!
 //! ```text
-//! listen, pull, host, wire, api ─ intake ─ store ─ alerts ─ intake      (serve)
-//!                                        └ journal ─ forward ─ remotes
+//! listen, pull, host, wire, postgres, api ─ intake ─ store ─ alerts ─ intake      (serve)
+//!                                                  └ journal ─ forward ─ remotes
 //! ```
 //!
 //! The node knows no role by name: [`ROLES`] is the table of them, and a role is added by a row.
@@ -38,6 +38,7 @@ pub(crate) const ROLES: RoleTable = &[
     &RoleEntry::<pull::PullRole>::ROW,
     &RoleEntry::<host::HostRole>::ROW,
     &RoleEntry::<observe::WireRole>::ROW,
+    &RoleEntry::<postgres::PostgresRole>::ROW,
     &RoleEntry::<::alerts::AlertsRole>::ROW,
     &RoleEntry::<forward::ForwardRole>::ROW,
 ];
@@ -335,7 +336,7 @@ fn finish_volatile_start(settings: &Settings, intake: &Intake) {
 fn unclean_stop_text(gap: &Gap) -> String {
     format!(
         "the last stop was not clean; the journal is recovered: acknowledged data is complete, \
-         StatsD, Graphite, host and wire data between {} and {} may be missing",
+         StatsD, Graphite, host, wire and PostgreSQL data between {} and {} may be missing",
         precise_time_text(gap.start),
         precise_time_text(gap.end)
     )

@@ -13,7 +13,7 @@ fn parse(text: &str) -> Settings {
         .unwrap_or_else(|reason| panic!("{reason}"))
 }
 
-/// Numbers of scrapes, checks and remotes.
+/// Numbers of scrapes, checks, PostgreSQL servers, alerts and remotes.
 fn counts(settings: &Settings) -> Vec<usize> {
     settings.roles.summary().iter().map(|of| of.count).collect()
 }
@@ -38,7 +38,7 @@ fn an_empty_file_is_the_defaults() {
 fn example_settings_are_valid() {
     let text = include_str!("../../../../docs/topdeck.toml");
     let settings = parse(text);
-    assert_eq!(counts(&settings), [0, 0, 0, 0, 0, 0]);
+    assert_eq!(counts(&settings), [0, 0, 0, 0, 0, 0, 0]);
     // The documented defaults equal the actual ones.
     let (data, without) = (Path::new("/data"), parse(""));
     let (node, nothing) = (&settings.node, &without.node);
@@ -73,11 +73,11 @@ fn example_settings_are_valid() {
         .map(|line| format!("{line}\n"))
         .collect();
     let dir = tempdir();
-    for file in ["server.pem", "server.key", "clients.pem", "token", "north-ca.pem"] {
+    for file in ["server.pem", "server.key", "clients.pem", "token", "north-ca.pem", "password"] {
         std::fs::write(dir.join(file), "x").unwrap();
     }
     let settings = Settings::parse(&all, &dir, ROLES).unwrap_or_else(|reason| panic!("{reason}"));
-    assert_eq!(counts(&settings), [1, 2, 0, 1, 2, 3]);
+    assert_eq!(counts(&settings), [1, 2, 1, 0, 1, 2, 3]);
     std::fs::remove_dir_all(dir).unwrap();
 }
 

@@ -26,6 +26,8 @@ mod matrix;
 mod network;
 mod own_rules;
 mod pagerduty_pictures;
+mod postgres;
+mod postgres_server;
 mod proxy;
 mod retire;
 mod robustness;
