@@ -11,6 +11,11 @@ use crate::discovery::{DiscoveredSource, PullKind};
 /// Ports of the agent on 127.0.0.1: HTTP, and OTLP over gRPC and HTTP.
 const PORTS: [u16; 3] = [PORT, 4317, 4318];
 
+/// Program whose statistics can be read by SQL, and what its administrator runs before.
+pub(crate) const POSTGRES: &str = "postgres";
+pub(crate) const POSTGRES_ROLE_SQL: &str =
+    "CREATE ROLE topdeck LOGIN; GRANT pg_monitor TO topdeck;";
+
 /// Contents of the settings file.
 #[derive(Debug)]
 pub(crate) struct AgentSettings<'a> {
@@ -57,6 +62,9 @@ impl AgentSettings<'_> {
             match source.kind {
                 PullKind::Check => {
                     let _ = writeln!(text, "\n[[check]]\nname = {name}\ntcp = \"{address}\"");
+                    if program == POSTGRES {
+                        text.push_str(&postgres_proposal(source));
+                    }
                 }
                 PullKind::Scrape => {
                     let url = format!("http://{address}/metrics");
@@ -66,6 +74,21 @@ impl AgentSettings<'_> {
         }
         text
     }
+}
+
+/// Statistics of a server need a role there: the table is a proposal. The default directory of
+/// sockets is that of packages.
+fn postgres_proposal(source: &DiscoveredSource) -> String {
+    let port = source.port();
+    let socket = format!("/var/run/postgresql/.s.PGSQL.{port}");
+    let host = match Path::new(&socket).exists() {
+        true => String::new(),
+        false => format!("host={} ", source.address.ip()),
+    };
+    format!(
+        "\n# Statistics by SQL, docs/postgres.md: {POSTGRES_ROLE_SQL}\n#[[postgres]]\n#name = \
+         \"postgres {port}\"\n#dsn = \"{host}port={port}\"\n"
+    )
 }
 
 /// A basic string of TOML.
@@ -97,7 +120,7 @@ mod tests {
             kind,
         };
         let sources = [
-            source("postgres", "127.0.0.1:5432", PullKind::Check),
+            source("postgres", "127.0.0.1:1", PullKind::Check),
             source("node_exporter", "[::1]:9100", PullKind::Scrape),
         ];
         let settings = AgentSettings {
@@ -127,8 +150,13 @@ listen = ["127.0.0.1:4317"]
 name = "web \"1\""
 
 [[check]]
-name = "postgres 5432"
-tcp = "127.0.0.1:5432"
+name = "postgres 1"
+tcp = "127.0.0.1:1"
+
+# Statistics by SQL, docs/postgres.md: CREATE ROLE topdeck LOGIN; GRANT pg_monitor TO topdeck;
+#[[postgres]]
+#name = "postgres 1"
+#dsn = "host=127.0.0.1 port=1"
 
 [[scrape]]
 name = "node_exporter 9100"

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use client::{print_message, print_stderr, print_stdout};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::agent_settings::{AgentSettings, partition_ports};
+use crate::agent_settings::{AgentSettings, POSTGRES, POSTGRES_ROLE_SQL, partition_ports};
 use crate::changes::{FileOwner, HostChanges};
 use crate::discovery::{DiscoveryReport, PullKind, discover};
 use crate::host_root::HostRoot;
@@ -364,6 +364,12 @@ fn print_report(report: &DiscoveryReport) -> Result<()> {
         };
         let (program, pid, address) = (&source.program, source.pid, source.address);
         text.push_str(&format!("  found {program}, process {pid}, {address}: {usage}\n"));
+        if program == POSTGRES {
+            text.push_str(&format!(
+                "    for its statistics, run there: {POSTGRES_ROLE_SQL}\n    then uncomment \
+                 [[postgres]] in the settings\n"
+            ));
+        }
     }
     for (what, why) in &report.left_alone {
         text.push_str(&format!("  left alone {what}: {why}\n"));
