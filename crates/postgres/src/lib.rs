@@ -16,6 +16,7 @@ mod collectors;
 mod connection_string;
 #[cfg(test)]
 mod documentation;
+mod examination;
 mod login;
 mod metric;
 mod password;
@@ -29,3 +30,4 @@ mod settings;
 mod statements;
 
 pub use crate::role::PostgresRole;
+pub use examination::ServerExamination;

@@ -1,7 +1,8 @@
-//! `topdeck doctor`: measurements of this machine.
+//! `topdeck doctor`: measurements of this machine, and checks of its servers.
 
 mod clock;
 mod overhead;
+mod postgres;
 mod readers;
 
 use std::process::ExitCode;
@@ -10,7 +11,7 @@ use anyhow::Result;
 
 use crate::subcommand_table::subcommands;
 
-/// Measure this machine: clock, overhead of observation, process table
+/// Measure this machine: clock, overhead of observation, process table; or check PostgreSQL
 #[derive(clap::Args)]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -21,6 +22,7 @@ subcommands! {
     DoctorCommand:
     Clock(clock::Options) => clock::run,
     Overhead(overhead::Options) => overhead::run,
+    Postgres(postgres::Options) => postgres::run,
     Readers(readers::Options) => readers::run,
 }
 
