@@ -3,7 +3,14 @@ import { readFileSync } from "node:fs";
 import { afterEach, expect, test, vi } from "vitest";
 
 import stored from "../../testdata/dashboards/topdeck-1.json";
-import { addPanel, hostDashboard, parseDashboard, slug, toJson } from "../src/lib/dashboard";
+import {
+  addPanel,
+  hostDashboard,
+  parseDashboard,
+  postgresDashboard,
+  slug,
+  toJson,
+} from "../src/lib/dashboard";
 
 afterEach(() => vi.unstubAllGlobals());
 
@@ -85,6 +92,16 @@ test("a host's dashboard queries that host alone", () => {
   expect(
     board.panels.every((panel) => "text" in panel && panel.text.includes('host="a\\"b"')),
   ).toBe(true);
+  expect(parseDashboard(JSON.parse(JSON.stringify(board)))).toEqual(board);
+});
+
+test("the dashboard of PostgreSQL has a variable for the server in every panel", () => {
+  const board = postgresDashboard();
+  expect(board.variables).toEqual([{ name: "instance", label: "instance" }]);
+  expect(board.panels.length).toBeGreaterThan(20);
+  for (const panel of board.panels) {
+    expect("text" in panel && panel.text).toContain('{instance="$instance"}');
+  }
   expect(parseDashboard(JSON.parse(JSON.stringify(board)))).toEqual(board);
 });
 

@@ -49,9 +49,10 @@ pub(crate) fn build_page(log: &PartLog) -> Result<PartOutcome> {
 }
 
 /// Sources of the page and of its tests.
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 5] = [
     "web/",
     "crates/api/src/dashboards/renames.json",
+    "crates/postgres/dashboard.json",
     "testdata/dashboards/",
     "docs/formats/dashboard.md",
 ];

@@ -3,6 +3,7 @@
 import { ApiError, getJson, sendRequest } from "./api";
 import { parseVariables, type DashboardVariable } from "./dashboardVariables";
 import { quoted } from "./selector";
+import postgres from "../../../crates/postgres/dashboard.json";
 
 /** A heatmap of a metric, or the result of a query. */
 export interface Panel {
@@ -181,6 +182,11 @@ export function slug(title: string): string {
     .replace(/[^a-z0-9]+/g, "-")
     .replace(/^-+|-+$/g, "");
   return name.slice(0, 64) || "dashboard";
+}
+
+/** A dashboard of PostgreSQL servers, of which one can be chosen (docs/postgres.md). */
+export function postgresDashboard(): Dashboard {
+  return parseDashboard(postgres);
 }
 
 /** A dashboard of the metrics that every host has. */
