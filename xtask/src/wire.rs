@@ -16,6 +16,7 @@
 
 mod capture_process;
 mod cassandra;
+mod go_tls;
 mod http;
 mod http_session;
 mod java_server;
@@ -95,11 +96,13 @@ type LoadFunction = Box<dyn Fn() -> Result<LoadTruth> + Send + Sync>;
 /// Runs a load at a rate.
 type PacedLoad = Box<dyn Fn(LoadPace) -> Result<LoadTruth> + Send + Sync>;
 
-const PEERS: [WirePeer; 8] = [
+const PEERS: [WirePeer; 10] = [
     WirePeer { name: "postgres", start: postgres::start },
     WirePeer { name: "redis", start: redis::start },
     WirePeer { name: "nginx", start: http::start },
     WirePeer { name: "nginx-tls", start: http::start_tls },
+    WirePeer { name: "go-tls", start: go_tls::start },
+    WirePeer { name: "go-tls-http2", start: go_tls::start_http2 },
     WirePeer { name: "timed-http", start: timed_server::start },
     WirePeer { name: "mariadb", start: mysql::start },
     WirePeer { name: "kafka", start: kafka::start },

@@ -104,6 +104,10 @@ pub enum HelperFunction {
     RingSubmit = 132,
     /// Address of this CPU's copy of a per-CPU variable.
     ThisCpuPtr = 154,
+    /// The kernel's object of the current thread.
+    GetCurrentTaskBtf = 158,
+    /// Registers of a thread in user mode, from such an object.
+    TaskPtRegs = 175,
 }
 
 const CLASS_LD: u8 = 0x00;

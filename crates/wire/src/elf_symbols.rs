@@ -18,12 +18,11 @@ const SYMBOL_BYTES: usize = 24;
 const SEGMENT_BYTES: usize = 56;
 const SECTION_BYTES: usize = 64;
 /// Bytes that are read at once of a table without a limit: a whole number of symbols.
-const PIECE_BYTES: usize = SYMBOL_BYTES << 12;
+pub(crate) const PIECE_BYTES: usize = SYMBOL_BYTES << 12;
+/// Bytes that are read of the names of sections.
+const NAMES_BYTES_MAX: u64 = 1 << 16;
 /// Places in a table of names at which a name ends as one that is sought. Libraries have a few.
 const PLACES_MAX: usize = 4_096;
-
-/// Section with the table of functions of Go's runtime.
-const GO_FUNCTIONS: &[u8] = b".gopclntab";
 
 /// Bytes of a segment in the file and in memory.
 struct ElfSegment {
@@ -34,22 +33,56 @@ struct ElfSegment {
 
 /// Where a table is in the file.
 #[derive(Clone, Copy)]
-struct TableRange {
-    start: u64,
-    size: u64,
+pub(crate) struct TableRange {
+    pub(crate) start: u64,
+    pub(crate) size: u64,
 }
 
 /// A name that is sought, by its place in a table of names.
-struct NamePlace {
-    place: u64,
+pub(crate) struct NamePlace {
+    pub(crate) place: u64,
     /// Index of the name.
-    index: usize,
+    pub(crate) index: usize,
 }
 
 /// A file, and the bytes that may still be read.
-struct ElfReader<'a, R> {
+pub(crate) struct ElfReader<'a, R> {
     file: &'a mut R,
     budget_bytes: &'a mut u64,
+}
+
+/// Headers of a file.
+pub(crate) struct ElfHeaders {
+    pub(crate) machine: u16,
+    segments: Vec<ElfSegment>,
+    sections: Vec<u8>,
+    /// Index of the section with the names of sections.
+    names: usize,
+}
+
+impl ElfHeaders {
+    /// Headers of all sections.
+    pub(crate) fn sections(&self) -> impl Iterator<Item = &[u8]> {
+        self.sections.chunks_exact(SECTION_BYTES)
+    }
+
+    /// The first section whose name in `names` ends with this: sections of position-independent
+    /// programs may have a longer one.
+    pub(crate) fn section(&self, names: &[u8], name: &str) -> Option<&[u8]> {
+        self.sections().find(|section| {
+            let found = names.get(word32(section, 0) as usize..).unwrap_or_default();
+            found.split(|byte| *byte == 0).next().is_some_and(|of| of.ends_with(name.as_bytes()))
+        })
+    }
+
+    /// Offset in the file of code that is at this address in memory.
+    pub(crate) fn file_offset(&self, address: u64) -> Option<u64> {
+        let mut segments = self.segments.iter();
+        let is_in =
+            |of: &&ElfSegment| address.checked_sub(of.address).is_some_and(|at| at < of.size);
+        let segment = segments.find(is_in)?;
+        (address - segment.address).checked_add(segment.offset)
+    }
 }
 
 /// Offsets of functions in an ELF file, in the order of `names`; `None` for those that it does not
@@ -61,14 +94,9 @@ pub fn find_functions<R: Read + Seek>(
     budget_bytes: &mut u64,
 ) -> io::Result<Vec<Option<u64>>> {
     let file_bytes = file.seek(SeekFrom::End(0))?;
-    let mut reader = ElfReader { file, budget_bytes };
-    let header = reader.read(0, 64)?;
-    if !header.starts_with(MAGIC) {
-        return Err(invalid("not a 64-bit little-endian ELF file"));
-    }
-    let segments = reader.segments(&header)?;
-    let sections = reader.header_table(word64(&header, 40), &header[58..62], SECTION_BYTES)?;
-    let sections: Vec<&[u8]> = sections.chunks_exact(SECTION_BYTES).collect();
+    let mut reader = ElfReader::new(file, budget_bytes);
+    let headers = reader.headers()?;
+    let sections: Vec<&[u8]> = headers.sections().collect();
     let mut found = vec![None; names.len()];
     for kind in [SECTION_DYNAMIC_SYMBOLS, SECTION_SYMBOLS] {
         let symbols = sections.iter().find(|section| word32(section, 4) == kind);
@@ -76,42 +104,41 @@ pub fn find_functions<R: Read + Seek>(
         let Some(strings) = sections.get(word32(symbols, 40) as usize) else { continue };
         let places = reader.name_places(table_range(strings), names)?;
         reader.each_function(table_range(symbols), &places, &mut |index, address| {
-            let offset = file_offset(&segments, address).filter(|offset| *offset < file_bytes);
+            let offset = headers.file_offset(address).filter(|offset| *offset < file_bytes);
             found[index] = found[index].or(offset);
         })?;
     }
     Ok(found)
 }
 
-/// Whether a program of Go has a function: the table of functions of its runtime, which `strip`
-/// keeps, has the names of all. What is read is subtracted from `budget_bytes`.
-pub(crate) fn has_go_function<R: Read + Seek>(
-    file: &mut R,
-    name: &str,
-    budget_bytes: &mut u64,
-) -> io::Result<bool> {
-    let mut reader = ElfReader { file, budget_bytes };
-    let header = reader.read(0, 64)?;
-    if !header.starts_with(MAGIC) {
-        return Err(invalid("not a 64-bit little-endian ELF file"));
+impl<'a, R: Read + Seek> ElfReader<'a, R> {
+    pub(crate) fn new(file: &'a mut R, budget_bytes: &'a mut u64) -> ElfReader<'a, R> {
+        ElfReader { file, budget_bytes }
     }
-    let sections = reader.header_table(word64(&header, 40), &header[58..62], SECTION_BYTES)?;
-    let sections: Vec<&[u8]> = sections.chunks_exact(SECTION_BYTES).collect();
-    let Some(names) = sections.get(usize::from(word16(&header, 62))) else { return Ok(false) };
-    let range = table_range(names);
-    let names = reader.read(range.start, range.size.min(PIECE_BYTES as u64) as usize)?;
-    let is_table = |section: &&&[u8]| {
-        let name = names.get(word32(section, 0) as usize..).unwrap_or_default();
-        // That of a position-independent program has a longer name.
-        name.split(|byte| *byte == 0).next().is_some_and(|name| name.ends_with(GO_FUNCTIONS))
-    };
-    let Some(table) = sections.iter().find(is_table) else { return Ok(false) };
-    Ok(!reader.name_places(table_range(table), &[name])?.is_empty())
-}
 
-impl<R: Read + Seek> ElfReader<'_, R> {
+    pub(crate) fn headers(&mut self) -> io::Result<ElfHeaders> {
+        let header = self.read(0, 64)?;
+        if !header.starts_with(MAGIC) {
+            return Err(invalid("not a 64-bit little-endian ELF file"));
+        }
+        let segments = self.segments(&header)?;
+        let sections = self.header_table(word64(&header, 40), &header[58..62], SECTION_BYTES)?;
+        let names = usize::from(word16(&header, 62));
+        Ok(ElfHeaders { machine: word16(&header, 18), segments, sections, names })
+    }
+
+    /// Names of the sections.
+    pub(crate) fn section_names(&mut self, headers: &ElfHeaders) -> io::Result<Vec<u8>> {
+        match headers.sections().nth(headers.names).map(table_range) {
+            Some(TableRange { start, size }) => {
+                self.read(start, size.min(NAMES_BYTES_MAX) as usize)
+            }
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// Reads a range that is wholly in the file.
-    fn read(&mut self, start: u64, size: usize) -> io::Result<Vec<u8>> {
+    pub(crate) fn read(&mut self, start: u64, size: usize) -> io::Result<Vec<u8>> {
         let left = self.budget_bytes.checked_sub(size as u64);
         let too_large = || {
             let what = "its tables have more bytes than are read";
@@ -160,7 +187,11 @@ impl<R: Read + Seek> ElfReader<'_, R> {
     }
 
     /// Places of `names` in a table of names, ascending. A name may be the end of a longer one.
-    fn name_places(&mut self, table: TableRange, names: &[&str]) -> io::Result<Vec<NamePlace>> {
+    pub(crate) fn name_places(
+        &mut self,
+        table: TableRange,
+        names: &[&str],
+    ) -> io::Result<Vec<NamePlace>> {
         let longest = names.iter().map(|name| name.len()).max().unwrap_or(0);
         let mut places = Vec::new();
         // The end of what was read before, and what follows.
@@ -216,30 +247,23 @@ impl<R: Read + Seek> ElfReader<'_, R> {
     }
 }
 
-fn table_range(section: &[u8]) -> TableRange {
+pub(crate) fn table_range(section: &[u8]) -> TableRange {
     TableRange { start: word64(section, 24), size: word64(section, 32) }
 }
 
-fn file_offset(segments: &[ElfSegment], address: u64) -> Option<u64> {
-    let segment = segments
-        .iter()
-        .find(|of| address.checked_sub(of.address).is_some_and(|distance| distance < of.size))?;
-    (address - segment.address).checked_add(segment.offset)
-}
-
-fn invalid(what: &'static str) -> io::Error {
+pub(crate) fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-fn word16(bytes: &[u8], at: usize) -> u16 {
+pub(crate) fn word16(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn word32(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn word32(bytes: &[u8], at: usize) -> u32 {
     u32::from(word16(bytes, at)) | u32::from(word16(bytes, at + 2)) << 16
 }
 
-fn word64(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn word64(bytes: &[u8], at: usize) -> u64 {
     u64::from(word32(bytes, at)) | u64::from(word32(bytes, at + 4)) << 32
 }
 
@@ -344,29 +368,6 @@ mod tests {
             put(&mut file, symbols + SYMBOL_BYTES, &place.to_le_bytes());
             assert_eq!(find(&file).unwrap(), [Some(0x1010), None, None], "{before}");
         }
-    }
-
-    #[test]
-    fn functions_of_a_program_of_go_are_found_by_the_table_of_its_runtime() {
-        let mut file = whole();
-        let find = |file: &[u8], name: &str| {
-            has_go_function(&mut Cursor::new(file), name, &mut BUDGET.clone()).unwrap()
-        };
-        // The table of names of sections is the last one of the two.
-        let (names, functions) = (b".data.rel.ro.gopclntab\0", b"\0crypto/tls.(*Conn).Read\0x\0");
-        let at = file.len() as u64;
-        file.extend(names);
-        file.extend(functions);
-        let ranges = [(at + names.len() as u64, functions.len() as u64), (at, names.len() as u64)];
-        for (section, (start, size)) in [NAMES_SECTION, SYMBOLS_SECTION].into_iter().zip(ranges) {
-            put(&mut file, section, &[0; 4]);
-            put(&mut file, section + 24, &start.to_le_bytes());
-            put(&mut file, section + 32, &size.to_le_bytes());
-        }
-        put(&mut file, 62, &1_u16.to_le_bytes());
-        assert!(find(&file, "crypto/tls.(*Conn).Read"));
-        assert!(!find(&file, "crypto/tls.(*Conn).Write"));
-        assert!(!find(&whole(), "crypto/tls.(*Conn).Read"));
     }
 
     #[test]

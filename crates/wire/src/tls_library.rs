@@ -19,7 +19,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FsWord;
 use rustix::process::{Resource, getrlimit};
 
-use crate::elf_symbols::{find_functions, has_go_function};
+use crate::elf_symbols::find_functions;
+use crate::go_functions::find_go_functions;
+use crate::machine_code::ProbePlaces;
+use crate::tls_program::GO_SYMBOLS;
 use crate::tls_target::{TlsProbeError, TlsTarget};
 
 /// Files with probes.
@@ -30,13 +33,6 @@ const DESCRIPTORS_OF_FILE: usize = 18;
 const LIBRARY_NAME: &str = "libssl";
 /// Functions that a library must have.
 const REQUIRED: [&str; 2] = ["SSL_read", "SSL_write"];
-/// A function of programs of Go that speak TLS. Their stacks move, so that no probe at a return is
-/// safe, and they are not read.
-const GO_FUNCTION: &str = "crypto/tls.(*Conn).Read";
-/// Why they are not, with the remedy.
-pub(crate) const GO_IS_NOT_READ: &str = "encrypted, Go crypto/tls is not read; \
-     let the program write a key log (KeyLogWriter of tls.Config), and read a capture file with \
-     --key-log";
 /// Bytes that are read of the tables of one file: some times those of Chromium.
 const FILE_BUDGET_BYTES: u64 = 256 << 20;
 /// Bytes that are read of all files of `auto`.
@@ -59,6 +55,8 @@ pub(crate) struct TlsLibraryFile {
     pub(crate) path: String,
     /// Offsets of the functions, in the order of the names.
     pub(crate) functions: Vec<Option<u64>>,
+    /// Places in the functions of Go, in the order of [`GO_SYMBOLS`]; empty if it is none of Go.
+    pub(crate) go: Vec<Option<ProbePlaces>>,
     /// `auto` has found it: a failure leaves it out.
     pub(crate) is_optional: bool,
 }
@@ -176,20 +174,41 @@ impl FoundFile {
         Ok(FoundFile { file, identity, owner: metadata.uid() })
     }
 
-    /// Offsets of functions; `None` if it is a program of Go that speaks TLS.
-    fn functions(
-        &self,
-        names: &[&str],
-        budget_bytes: &mut u64,
-    ) -> io::Result<Option<Vec<Option<u64>>>> {
+    /// Offsets of functions, and places in those of Go.
+    fn functions(&self, names: &[&str], budget_bytes: &mut u64) -> io::Result<FoundFunctions> {
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         // The owner of a file may hold a lease, for which an open would wait.
         let mut options = OpenOptions::new();
         let mut file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-        let functions = find_functions(&mut file, names, budget_bytes)?;
-        let is_go = functions.iter().all(Option::is_none)
-            && has_go_function(&mut file, GO_FUNCTION, budget_bytes).unwrap_or(false);
-        Ok((!is_go).then_some(functions))
+        let offsets = find_functions(&mut file, names, budget_bytes)?;
+        let has =
+            |name: &&str| names.iter().zip(&offsets).any(|(of, at)| of == name && at.is_some());
+        let is_library = REQUIRED.iter().all(has);
+        let go = match find_go_functions(&mut file, &GO_SYMBOLS, budget_bytes) {
+            Ok(found) => found.unwrap_or_default(),
+            Err(error) if !is_library && is_certain(&error) => return Err(error),
+            // It is not known to be of Go.
+            Err(_) => Vec::new(),
+        };
+        Ok(FoundFunctions { offsets, is_library, go })
+    }
+}
+
+/// Functions of a file.
+struct FoundFunctions {
+    offsets: Vec<Option<u64>>,
+    /// Whether those are there that a library must have.
+    is_library: bool,
+    go: Vec<Option<ProbePlaces>>,
+}
+
+impl TlsLibraryFile {
+    /// Number of libraries whose probes need as many open files.
+    fn weight(&self) -> usize {
+        let places = self.go.iter().flatten().map(|of| 1 + of.returns.len());
+        let offsets =
+            if self.functions.iter().any(Option::is_some) { DESCRIPTORS_OF_FILE } else { 0 };
+        (offsets + places.sum::<usize>()).div_ceil(DESCRIPTORS_OF_FILE).max(1)
     }
 }
 
@@ -236,24 +255,19 @@ impl LibrarySearch<'_> {
         if is_optional {
             self.auto_budget_bytes -= before - budget;
         }
-        let Some(functions) = functions? else {
-            let cause = io::Error::new(io::ErrorKind::Unsupported, GO_IS_NOT_READ);
-            return Err(cause);
-        };
-        let has = |name: &str| {
-            let at = self.names.iter().position(|of| *of == name);
-            at.is_some_and(|at| functions[at].is_some())
-        };
-        if !REQUIRED.iter().all(|name| has(name)) {
+        let FoundFunctions { offsets, is_library, go } = functions?;
+        if !is_library && go.is_empty() {
             return Ok(false);
         }
         self.seen.insert(found.identity, true);
-        if is_optional && self.found.files.len() >= self.files_max {
+        let functions = if is_library { offsets } else { Vec::new() };
+        let file = TlsLibraryFile { file: found.file, path, functions, go, is_optional };
+        if is_optional && self.weight() + file.weight() > self.files_max {
             let cause = format!("TLS library limit ({}) reached", self.files_max);
-            self.found.left_out.add(&path, &cause);
+            self.found.left_out.add(&file.path, &cause);
             return Ok(true);
         }
-        self.found.files.push(TlsLibraryFile { file: found.file, path, functions, is_optional });
+        self.found.files.push(file);
         Ok(true)
     }
 
@@ -297,8 +311,12 @@ impl LibrarySearch<'_> {
         }
     }
 
+    fn weight(&self) -> usize {
+        self.found.files.iter().map(TlsLibraryFile::weight).sum()
+    }
+
     fn check_limit(&self) -> Result<(), TlsProbeError> {
-        match self.found.files.len() > self.files_max {
+        match self.weight() > self.files_max {
             true => Err(TlsProbeError::Files(self.files_max)),
             false => Ok(()),
         }
@@ -355,13 +373,16 @@ impl LibrarySearch<'_> {
     /// Notes a file that is not read. An executable that is none of ELF, or belongs to a process
     /// that may not be seen, is not known to have a library.
     fn leave_out(&mut self, mapped: &MappedFile, cause: &io::Error) {
-        let kinds = [io::ErrorKind::FileTooLarge, io::ErrorKind::Unsupported];
-        let is_certain = kinds.contains(&cause.kind());
         let has_ended = cause.kind() == io::ErrorKind::NotFound;
-        if is_certain || (!mapped.is_executable && !has_ended) {
+        if is_certain(cause) || (!mapped.is_executable && !has_ended) {
             self.found.left_out.add(&mapped.path, cause);
         }
     }
+}
+
+/// Whether the error tells that the file has a library that is not read, or may have one.
+fn is_certain(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::FileTooLarge | io::ErrorKind::Unsupported)
 }
 
 /// The executable of a process, and the other files that it has mapped with their code.

@@ -8,13 +8,18 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use bpf::{BpfMap, MapCells, RingBuffer, TracepointProgram, UprobeLink, UprobeProgram};
+use bpf::{
+    BpfMap, Instruction, MapCells, RingBuffer, TracepointProgram, UprobeLink, UprobeProgram,
+};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::go_functions;
+use crate::machine_code::ProbePlaces;
 use crate::tls_event::{TlsClock, TlsEvent};
 use crate::tls_library::{LeftOutLibraries, TlsLibraries, TlsLibraryFile, find_libraries};
 use crate::tls_program::{
-    self, CALL_KEY, CALL_VALUE, FUNCTIONS, SESSION_KEY, SESSION_VALUE, SocketOffsets, TlsMaps,
+    self, CALL_KEY, CALL_VALUE, FUNCTIONS, GO_CALL_KEY, GO_FUNCTIONS, GO_SYMBOLS, SESSION_KEY,
+    SESSION_VALUE, SocketOffsets, TlsMaps,
 };
 use crate::tls_target::{TlsProbeError, TlsTarget};
 
@@ -24,6 +29,8 @@ pub const TLS_RING_BYTES: usize = 16 << 20;
 const CALLS_MAX: u32 = 32_768;
 const SESSIONS_MAX: u32 = 65_536;
 const TRACEPOINT: &str = "tcp_rcv_space_adjust";
+/// Helper function that programs for Go need (Linux 5.15).
+const GO_HELPER: &str = "bpf_task_pt_regs";
 /// Functions with one program, behind those of [`FUNCTIONS`].
 const OTHER_FUNCTIONS: [&str; 4] = ["SSL_new", "SSL_free", "SSL_clear", "SSL_shutdown"];
 /// Readings of both clocks, of which the one that took the least time counts.
@@ -46,10 +53,17 @@ pub struct TlsProbes {
 struct LibraryPrograms(Vec<ProbeProgram>);
 
 struct ProbeProgram {
-    /// Index of the function.
-    function: usize,
+    function: ProbedFunction,
     phase: AttachmentPhase,
     program: UprobeProgram,
+}
+
+/// Index of a function.
+#[derive(Clone, Copy)]
+enum ProbedFunction {
+    Library(usize),
+    /// Of [`GO_SYMBOLS`].
+    Go(usize),
 }
 
 /// Order in which probes are attached. A call whose start was seen has a return that is seen, an
@@ -74,6 +88,14 @@ impl AttachmentPhase {
     fn is_return(self) -> bool {
         matches!(self, AttachmentPhase::Returns | AttachmentPhase::NewSessions)
     }
+
+    /// Places of its probes in a function of Go.
+    fn places(self, of: &ProbePlaces) -> &[u64] {
+        match self {
+            AttachmentPhase::Returns => &of.returns,
+            _ => std::slice::from_ref(&of.entry),
+        }
+    }
 }
 
 impl TlsProbes {
@@ -90,20 +112,27 @@ impl TlsProbes {
     }
 
     fn attach(libraries: TlsLibraries) -> Result<TlsProbes, String> {
-        let TlsLibraries { files, mut left_out } = libraries;
         let types = bpf::kernel_types()?;
+        let TlsLibraries { files, mut left_out } = match types.function(GO_HELPER) {
+            Ok(_) => libraries,
+            Err(_) => without_go(libraries)?,
+        };
+        let has_go = files.iter().any(|file| !file.go.is_empty());
         let calls = BpfMap::lru_hash("topdeck_calls", CALL_KEY, CALL_VALUE, CALLS_MAX)?;
+        let goroutines = if has_go { CALLS_MAX } else { 1 };
+        let goroutines = BpfMap::lru_hash("topdeck_go", GO_CALL_KEY, CALL_VALUE, goroutines)?;
         let sessions = BpfMap::lru_hash("topdeck_tls", SESSION_KEY, SESSION_VALUE, SESSIONS_MAX)?;
         let counts = BpfMap::array("topdeck_counts", 1)?;
         let ring = RingBuffer::create("topdeck_ring", TLS_RING_BYTES as u32)?;
         let maps = TlsMaps {
             calls: calls.descriptor(),
+            goroutines: goroutines.descriptor(),
             sessions: sessions.descriptor(),
             counts: counts.descriptor(),
             ring: ring.descriptor(),
         };
-        let programs = LibraryPrograms::load(&maps)?;
-        let code = tls_program::socket_program(&SocketOffsets::find(&types)?, &maps);
+        let programs = LibraryPrograms::load(has_go, &maps)?;
+        let code = tls_program::socket_program(&SocketOffsets::find(&types)?, has_go, &maps);
         let tracepoint = types.tracepoint(TRACEPOINT)?;
         let (files, links) = programs.attach(files, &mut left_out)?;
         // Last: the call of a thread that reads a socket has a return that is seen.
@@ -149,10 +178,10 @@ impl TlsProbes {
 }
 
 impl LibraryPrograms {
-    fn load(maps: &TlsMaps) -> Result<LibraryPrograms, String> {
-        let mut programs = Vec::new();
-        for (function, of) in FUNCTIONS.iter().enumerate() {
-            let number = function as i32 + 1;
+    fn load(has_go: bool, maps: &TlsMaps) -> Result<LibraryPrograms, String> {
+        let mut programs = if has_go { LibraryPrograms::load_go(maps)? } else { Vec::new() };
+        for (index, of) in FUNCTIONS.iter().enumerate() {
+            let (function, number) = (ProbedFunction::Library(index), index as i32 + 1);
             let entry = tls_program::entry_program(number, of, maps);
             let program = UprobeProgram::load("topdeck_enter", &entry)?;
             programs.push(ProbeProgram { function, phase: AttachmentPhase::Entries, program });
@@ -168,9 +197,37 @@ impl LibraryPrograms {
         ];
         for (index, (code, phase)) in others.into_iter().enumerate() {
             let program = UprobeProgram::load("topdeck_session", &code)?;
-            programs.push(ProbeProgram { function: FUNCTIONS.len() + index, phase, program });
+            let function = ProbedFunction::Library(FUNCTIONS.len() + index);
+            programs.push(ProbeProgram { function, phase, program });
         }
         Ok(LibraryPrograms(programs))
+    }
+
+    fn load_go(maps: &TlsMaps) -> Result<Vec<ProbeProgram>, String> {
+        let end = GO_SYMBOLS.len() - 1;
+        let mut programs = Vec::new();
+        for index in 0..end {
+            let (number, of) = (index as i32 + 1, GO_FUNCTIONS.get(index));
+            let (phase, entry) = match of {
+                Some(of) => {
+                    let entry = tls_program::go_entry_program(number, of, maps);
+                    (AttachmentPhase::Entries, entry)
+                }
+                None => {
+                    let entry = tls_program::go_handshake_program(number, maps);
+                    (AttachmentPhase::NewSessions, entry)
+                }
+            };
+            programs.push((index, phase, entry));
+            let code = tls_program::go_return_program(number, of, maps);
+            programs.push((index, AttachmentPhase::Returns, code));
+        }
+        programs.push((end, AttachmentPhase::Ends, tls_program::go_end_program(maps)));
+        let load = |(index, phase, code): (usize, AttachmentPhase, Vec<Instruction>)| {
+            let program = UprobeProgram::load("topdeck_go", &code)?;
+            Ok(ProbeProgram { function: ProbedFunction::Go(index), phase, program })
+        };
+        programs.into_iter().map(load).collect()
     }
 
     /// Attaches the programs of the functions that the files have. Returns the files with probes.
@@ -210,14 +267,42 @@ impl LibraryPrograms {
         file: &TlsLibraryFile,
         links: &mut Vec<UprobeLink>,
     ) -> Result<(), String> {
+        let of = file.file.as_fd();
         for probe in self.0.iter().filter(|probe| probe.phase == phase) {
-            if let Some(offset) = file.functions[probe.function] {
-                let of = file.file.as_fd();
-                links.push(probe.program.attach(of, offset, phase.is_return())?);
+            match probe.function {
+                ProbedFunction::Library(index) => {
+                    if let Some(offset) = file.functions.get(index).copied().flatten() {
+                        links.push(probe.program.attach(of, offset, phase.is_return())?);
+                    }
+                }
+                // No uretprobe: the runtime of Go moves stacks.
+                ProbedFunction::Go(index) => {
+                    let Some(places) = file.go.get(index).and_then(Option::as_ref) else {
+                        continue;
+                    };
+                    for offset in phase.places(places) {
+                        links.push(probe.program.attach(of, *offset, false)?);
+                    }
+                }
             }
         }
         Ok(())
     }
+}
+
+/// Leaves out files of Go.
+fn without_go(libraries: TlsLibraries) -> Result<TlsLibraries, String> {
+    let TlsLibraries { mut files, mut left_out } = libraries;
+    let cause = go_functions::not_read("the kernel is older than Linux 5.15");
+    for file in files.iter_mut().filter(|file| !file.go.is_empty()) {
+        file.go = Vec::new();
+        match file.is_optional {
+            true => left_out.add(&file.path, &cause),
+            false => return Err(format!("{}: {cause}", file.path)),
+        }
+    }
+    files.retain(|file| !file.functions.is_empty());
+    Ok(TlsLibraries { files, left_out })
 }
 
 /// Wall clock minus monotonic clock, in nanoseconds.
@@ -250,7 +335,8 @@ mod tests {
             let file = File::open(&path).unwrap();
             fs::remove_file(&path).unwrap();
             let functions = vec![Some(*offset); FUNCTIONS.len() + OTHER_FUNCTIONS.len()];
-            TlsLibraryFile { file, path: (*name).into(), functions, is_optional: *is_optional }
+            let (path, go) = ((*name).to_owned(), Vec::new());
+            TlsLibraryFile { file, path, functions, go, is_optional: *is_optional }
         });
         let files = files.collect();
         TlsProbes::attach(TlsLibraries { files, left_out: LeftOutLibraries::default() })

@@ -15,6 +15,8 @@
 //!                                    writes, 32 time of the first call that failed to write since
 //!                                    the last one that wrote, 40 flags, 48 family of the socket,
 //!                                    56 local, 72 remote address, 88 ports, 92 namespace
+//! goroutines  by process and goroutine: as `calls`, of programs of Go; a buffer on the stack of
+//!             the goroutine is noted by its distance from the end of the stack
 //! counts    one value                0 chunks that were lost
 //! ```
 //!
@@ -25,15 +27,20 @@
 //! replaces the outer one, and each byte is reported once. A direction of a session is never used
 //! by two threads: the libraries do not allow that.
 
+mod go_call;
 mod record;
 mod session_end;
 mod socket;
 
-use bpf::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
+use bpf::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R10};
 use bpf::{
     AccessWidth, AluOperation, Assembler, HelperFunction, Instruction, JumpCondition, JumpLabel,
 };
 
+pub(crate) use self::go_call::{
+    GO_CALL_KEY, GO_FUNCTIONS, GO_SYMBOLS, go_end_program, go_entry_program, go_handshake_program,
+    go_return_program,
+};
 use self::record::{RecordSize, emit_chunks, emit_record};
 pub(crate) use self::session_end::{end_program, new_program, shutdown_program};
 pub(crate) use self::socket::{SocketOffsets, socket_program};
@@ -73,13 +80,21 @@ const COUNT: i16 = -56;
 const OTHER: i16 = -64;
 /// The stack of the process.
 const STACK: i16 = -72;
-/// A value of either map.
+/// A value of any map.
 const VALUE: i16 = -168;
+/// The key of a call in Go: process, goroutine.
+const GO_CALL: i16 = -184;
+const GOROUTINE: i16 = GO_CALL + 8;
+/// Start and end of the stack of a goroutine.
+const GO_STACK: i16 = -200;
+/// The error that a function of Go returns.
+const GO_ERROR: i16 = -208;
 
 /// Descriptors of the maps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TlsMaps {
     pub(crate) calls: i32,
+    pub(crate) goroutines: i32,
     pub(crate) sessions: i32,
     pub(crate) counts: i32,
     pub(crate) ring: i32,
@@ -141,14 +156,27 @@ struct RegisterOffsets {
     arguments: [i16; 4],
     result: i16,
     stack: i16,
+    /// Of Go: the first two arguments, which are also the first two results, and the goroutine.
+    go_words: [i16; 2],
+    goroutine: i16,
 }
 
 #[cfg(target_arch = "aarch64")]
-const REGISTERS: RegisterOffsets =
-    RegisterOffsets { arguments: [0, 8, 16, 24], result: 0, stack: 248 };
+const REGISTERS: RegisterOffsets = RegisterOffsets {
+    arguments: [0, 8, 16, 24],
+    result: 0,
+    stack: 248,
+    go_words: [0, 8],
+    goroutine: 224,
+};
 #[cfg(not(target_arch = "aarch64"))]
-const REGISTERS: RegisterOffsets =
-    RegisterOffsets { arguments: [112, 104, 96, 88], result: 80, stack: 152 };
+const REGISTERS: RegisterOffsets = RegisterOffsets {
+    arguments: [112, 104, 96, 88],
+    result: 80,
+    stack: 152,
+    go_words: [80, 40],
+    goroutine: 8,
+};
 
 /// Whether the offsets of this architecture are known.
 pub(crate) const IS_SUPPORTED: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
@@ -222,6 +250,18 @@ fn add_hole(code: &mut Assembler, of: &TlsFunction) {
     code.store(R7, SESSION_BYTES + of.direction(), R1);
 }
 
+/// Sets [`VALUE`] to a call of the function with this number, with what is on the stack and the
+/// buffer `r8`.
+fn new_call(code: &mut Assembler, function: i32) {
+    for (from, to) in [(SESSION_PLACE, 0), (COUNT, 16), (START, CALL_TIME), (STACK, CALL_STACK)] {
+        code.load(AccessWidth::Bits64, R1, R10, from);
+        code.store(R10, VALUE + to, R1);
+    }
+    code.store(R10, VALUE + 8, R8);
+    code.immediate(AluOperation::Move, R1, function);
+    code.store(R10, VALUE + CALL_FUNCTION, R1);
+}
+
 /// The program at the start of the function with this number, from 1.
 ///
 /// ```c
@@ -249,7 +289,7 @@ pub(crate) fn entry_program(function: i32, of: &TlsFunction, maps: &TlsMaps) -> 
     note_thread(&mut code);
     code.store(R10, SESSION_PLACE, R7);
     code.call(HelperFunction::KtimeGetNs);
-    code.register(AluOperation::Move, R9, R0);
+    code.store(R10, START, R0);
     look_up(&mut code, maps.calls, THREAD);
     code.jump_if(JumpCondition::Equal, R0, 0, first);
     code.load(AccessWidth::Bits64, R1, R0, 0);
@@ -261,13 +301,7 @@ pub(crate) fn entry_program(function: i32, of: &TlsFunction, maps: &TlsMaps) -> 
         if of.outer != 0 {
             code.jump_if(JumpCondition::Equal, R1, of.outer, note);
         }
-        code.jump_if(JumpCondition::NotEqual, R1, function, first);
-        code.load(AccessWidth::Bits64, R1, R0, CALL_STACK);
-        code.load(AccessWidth::Bits64, R2, R10, STACK);
-        code.jump(JumpCondition::NotEqual, R1, R2, first);
-        code.load(AccessWidth::Bits64, R1, R0, CALL_TIME);
-        code.immediate(AluOperation::Add, R1, SAME_CALL_NS);
-        code.jump(JumpCondition::Less, R9, R1, note);
+        jump_if_same(&mut code, function, note, first);
     }
     code.bind(first);
     if of.count != ByteCountSource::None {
@@ -282,14 +316,7 @@ pub(crate) fn entry_program(function: i32, of: &TlsFunction, maps: &TlsMaps) -> 
         code.store(R7, SESSION_CALLS + of.direction(), R1);
     }
     code.bind(note);
-    for (from, to) in [(SESSION_PLACE, 0), (COUNT, 16), (STACK, CALL_STACK)] {
-        code.load(AccessWidth::Bits64, R1, R10, from);
-        code.store(R10, VALUE + to, R1);
-    }
-    code.store(R10, VALUE + 8, R8);
-    code.store(R10, VALUE + CALL_TIME, R9);
-    code.immediate(AluOperation::Move, R1, function);
-    code.store(R10, VALUE + CALL_FUNCTION, R1);
+    new_call(&mut code, function);
     update(&mut code, maps.calls, THREAD);
     if of.count == ByteCountSource::None {
         code.bind(end);
@@ -301,6 +328,19 @@ pub(crate) fn entry_program(function: i32, of: &TlsFunction, maps: &TlsMaps) -> 
     code.bind(lost);
     end_with_loss(&mut code, maps);
     code.finish()
+}
+
+/// Jumps to `same` if the call `r0`, whose function is `r1`, is that of this function which was
+/// just noted, or to `other`.
+fn jump_if_same(code: &mut Assembler, function: i32, same: JumpLabel, other: JumpLabel) {
+    code.jump_if(JumpCondition::NotEqual, R1, function, other);
+    code.load(AccessWidth::Bits64, R1, R0, CALL_STACK);
+    code.load(AccessWidth::Bits64, R2, R10, STACK);
+    code.jump(JumpCondition::NotEqual, R1, R2, other);
+    code.load(AccessWidth::Bits64, R1, R0, CALL_TIME);
+    code.immediate(AluOperation::Add, R1, SAME_CALL_NS);
+    code.load(AccessWidth::Bits64, R2, R10, START);
+    code.jump(JumpCondition::Less, R2, R1, same);
 }
 
 /// The program at the return of the function with this number.
@@ -455,6 +495,8 @@ fn forget(code: &mut Assembler, map: i32, key: i16) {
 
 #[cfg(test)]
 mod call_tests;
+#[cfg(test)]
+mod go_call_tests;
 #[cfg(test)]
 mod test_machine;
 #[cfg(test)]

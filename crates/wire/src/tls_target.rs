@@ -30,7 +30,8 @@ pub enum TlsProbeError {
     /// The file does not have the functions.
     #[error(
         "cannot read TLS at {}: it has no functions SSL_read and SSL_write; name the file of \
-         OpenSSL or BoringSSL, or an executable with its symbols (Go and rustls are not supported)",
+         OpenSSL or BoringSSL, an executable with its symbols, or a program of Go with crypto/tls \
+         (rustls is not supported)",
         path.display()
     )]
     Symbols {
@@ -50,8 +51,8 @@ pub enum TlsProbeError {
     },
     /// No process uses a library that can be read.
     #[error(
-        "cannot read TLS: no process that runs now has OpenSSL or BoringSSL with its symbols; \
-         start it first, or name the file of its library"
+        "cannot read TLS: no process that runs now has OpenSSL or BoringSSL with its symbols, or \
+         crypto/tls of Go; start it first, or name the file of its library"
     )]
     NoLibrary,
     /// More files were named than are probed.

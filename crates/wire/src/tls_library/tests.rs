@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use super::*;
+use crate::go_functions::not_read;
 
 const NAMES: [&str; 2] = ["SSL_read", "SSL_write"];
 /// Maps files with their code, and waits for the end of standard input. `--root DIRECTORY` makes
@@ -259,7 +260,7 @@ fn go_program() -> Vec<u8> {
 }
 
 #[test]
-fn programs_of_go_are_not_read_and_the_remedy_is_told() {
+fn programs_of_go_with_an_unknown_table_are_not_read_and_the_remedy_is_told() {
     let directory = TestDirectory::new("go");
     let path = directory.0.join("server");
     fs::write(&path, go_program()).unwrap();
@@ -270,12 +271,14 @@ fn programs_of_go_are_not_read_and_the_remedy_is_told() {
     std::os::unix::fs::symlink(&path, process.join("exe")).unwrap();
     let proc = directory.0.join("proc");
     let found = find_libraries(&[TlsTarget::Auto], &NAMES, &proc).unwrap();
-    let expected = format!("{}: {GO_IS_NOT_READ}", path.display());
+    let cause = not_read("its table of functions is none of Go 1.18 or later");
+    assert!(cause.starts_with("encrypted, Go crypto/tls is not read: its table"), "{cause}");
+    let expected = format!("{}: {cause}", path.display());
     assert_eq!((found.files.len(), found.left_out.files), (0, vec![expected.clone()]));
     let find = |target| find_libraries(&[target], &NAMES, &proc).unwrap_err().to_string();
     assert_eq!(find(TlsTarget::File(path.clone())), format!("cannot read TLS at {expected}"));
     let text = find(TlsTarget::Process(77));
-    assert!(text.ends_with(&format!("proc/77/exe: {GO_IS_NOT_READ}")), "{text}");
+    assert!(text.ends_with(&format!("proc/77/exe: {cause}")), "{text}");
 }
 
 #[test]

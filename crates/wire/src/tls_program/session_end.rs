@@ -47,14 +47,26 @@ pub(crate) fn shutdown_program(maps: &TlsMaps) -> Vec<Instruction> {
 /// positions of both streams. It was not shut down if a write has failed since. After `SSL_clear`
 /// the object is used for another one.
 pub(crate) fn end_program(is_used_again: bool, maps: &TlsMaps) -> Vec<Instruction> {
+    end_session(REGISTERS.arguments[0], is_used_again, &|_| {}, maps)
+}
+
+/// The program at the end of the session whose address is in a register. `set_flags` changes those
+/// of the session `r7`.
+pub(super) fn end_session(
+    register: i16,
+    is_used_again: bool,
+    set_flags: &dyn Fn(&mut Assembler),
+    maps: &TlsMaps,
+) -> Vec<Instruction> {
     let mut code = Assembler::default();
     let [unknown, lost, unused, written] = std::array::from_fn(|_| code.label());
-    code.load(AccessWidth::Bits64, R6, R1, REGISTERS.arguments[0]);
+    code.load(AccessWidth::Bits64, R6, R1, register);
     note_thread(&mut code);
     code.store(R10, SESSION_PLACE, R6);
     look_up(&mut code, maps.sessions, KEY);
     code.jump_if(JumpCondition::Equal, R0, 0, unknown);
     code.register(AluOperation::Move, R7, R0);
+    set_flags(&mut code);
     code.load(AccessWidth::Bits64, R1, R7, SESSION_BYTES);
     code.load(AccessWidth::Bits64, R2, R7, SESSION_BYTES + 8);
     code.store(R10, POSITION, R1);

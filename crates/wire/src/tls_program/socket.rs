@@ -1,11 +1,12 @@
 //! The program that notes the socket of a session.
 
-use bpf::Register::{R0, R1, R2, R3, R6, R7, R10};
+use bpf::Register::{R0, R1, R2, R3, R6, R7, R9, R10};
 use bpf::{AccessWidth, AluOperation, Assembler, HelperFunction, Instruction, JumpCondition};
 
+use super::go_call::note_goroutine;
 use super::{
-    COUNT, SESSION_FLAGS, SESSION_PLACE, THREAD, TlsMaps, end_with_loss, find_session, look_up,
-    note_thread, stack_address,
+    COUNT, GO_CALL, REGISTERS, SESSION_FLAGS, SESSION_PLACE, THREAD, TlsMaps, end_with_loss,
+    find_session, look_up, note_thread, stack_address,
 };
 use crate::tls_event::FLAG_SOCKET;
 
@@ -48,18 +49,36 @@ impl SocketOffsets {
 ///
 /// ```c
 /// call = calls[thread];
+/// if (!call && has_go) call = goroutines[bpf_task_pt_regs(bpf_get_current_task_btf())->r14];
 /// if (!call) return 0;
 /// session = sessions[call->session];
 /// if (session->flags & SOCKET) return 0;
 /// session->{family, local, remote, ports, namespace} = sk->__sk_common.…;
 /// session->flags |= SOCKET;
 /// ```
-pub(crate) fn socket_program(offsets: &SocketOffsets, maps: &TlsMaps) -> Vec<Instruction> {
+///
+/// `has_go`: programs of Go are read too. A system call leaves the goroutine in its register.
+pub(crate) fn socket_program(
+    offsets: &SocketOffsets,
+    has_go: bool,
+    maps: &TlsMaps,
+) -> Vec<Instruction> {
     let mut code = Assembler::default();
     let [end, lost, six, done] = [code.label(), code.label(), code.label(), code.label()];
     code.load(AccessWidth::Bits64, R6, R1, 0);
     note_thread(&mut code);
     look_up(&mut code, maps.calls, THREAD);
+    if has_go {
+        let is_known = code.label();
+        code.jump_if(JumpCondition::NotEqual, R0, 0, is_known);
+        code.call(HelperFunction::GetCurrentTaskBtf);
+        code.register(AluOperation::Move, R1, R0);
+        code.call(HelperFunction::TaskPtRegs);
+        code.load(AccessWidth::Bits64, R9, R0, REGISTERS.goroutine);
+        note_goroutine(&mut code);
+        look_up(&mut code, maps.goroutines, GO_CALL);
+        code.bind(is_known);
+    }
     code.jump_if(JumpCondition::Equal, R0, 0, end);
     code.load(AccessWidth::Bits64, R1, R0, 0);
     code.store(R10, SESSION_PLACE, R1);

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 
 use bpf::{ATOMIC, CALL, EXIT, HelperFunction, Instruction, LOAD_WIDE, PSEUDO_MAP_VALUE};
 
-use super::{CALL_KEY, CALL_VALUE, REGISTERS, SESSION_KEY, SESSION_VALUE, TlsMaps};
+use super::{CALL_KEY, CALL_VALUE, GO_CALL_KEY, REGISTERS, SESSION_KEY, SESSION_VALUE, TlsMaps};
 
-pub(super) const MAPS: TlsMaps = TlsMaps { calls: 3, sessions: 4, counts: 5, ring: 6 };
+pub(super) const MAPS: TlsMaps =
+    TlsMaps { calls: 3, sessions: 4, counts: 5, ring: 6, goroutines: 7 };
 const STACK_TOP: u64 = 0x1000_0000;
 const CONTEXT: u64 = 0x2000_0000;
 const COUNTS: u64 = 0x3000_0000;
@@ -30,6 +31,8 @@ pub(super) struct TestMachine {
     /// Value of the counts at their address in the process; `None` if it cannot be read.
     pub(super) moved: Option<u64>,
     pub(super) is_map_full: bool,
+    /// Bytes of the process by address: all that may be read there.
+    pub(super) memory: HashMap<u64, Vec<u8>>,
 }
 
 impl TestMachine {
@@ -44,6 +47,7 @@ impl TestMachine {
             thread: 7 << 32 | 8,
             moved: None,
             is_map_full: false,
+            memory: HashMap::new(),
         }
     }
 
@@ -63,14 +67,20 @@ impl TestMachine {
 
     /// Runs a program at a function with these arguments, or at its return with this result.
     pub(super) fn run(&mut self, code: &[Instruction], arguments: &[u64], result: i64) {
-        let mut context = vec![0; 512];
-        let mut put = |at: i16, value: u64| {
-            context[at as usize..at as usize + 8].copy_from_slice(&value.to_ne_bytes());
-        };
-        put(REGISTERS.stack, 0x7000);
+        let mut values = vec![(REGISTERS.stack, 0x7000)];
         match arguments {
-            [] => put(REGISTERS.result, result as u64),
-            _ => REGISTERS.arguments.iter().zip(arguments).for_each(|(at, value)| put(*at, *value)),
+            [] => values.push((REGISTERS.result, result as u64)),
+            _ => values.extend(REGISTERS.arguments.into_iter().zip(arguments.iter().copied())),
+        }
+        self.run_with(code, &values);
+    }
+
+    /// Runs a program with values of registers, by their offsets.
+    pub(super) fn run_with(&mut self, code: &[Instruction], registers: &[(i16, u64)]) {
+        let mut context = vec![0; 512];
+        for (at, value) in registers {
+            let at = *at as usize;
+            context[at..at + 8].copy_from_slice(&value.to_ne_bytes());
         }
         self.regions.insert(CONTEXT, context);
         self.regions.insert(STACK_TOP - 512, vec![0xaa; 512]);
@@ -151,6 +161,7 @@ impl TestMachine {
         let is = |helper: HelperFunction| function == helper as i32;
         let (key_bytes, value_bytes) = match r[1] as i32 {
             of if of == MAPS.calls => (CALL_KEY, CALL_VALUE),
+            of if of == MAPS.goroutines => (GO_CALL_KEY, CALL_VALUE),
             _ => (SESSION_KEY, SESSION_VALUE),
         };
         let is_of_map = is(HelperFunction::MapLookup)
@@ -175,6 +186,11 @@ impl TestMachine {
             let value = self.bytes(r[3], value_bytes.into()).to_vec();
             let at = self.new_object(value);
             self.values.insert(key, at);
+            0
+        } else if is(HelperFunction::ProbeReadUser)
+            && let Some(bytes) = self.memory.get(&r[3]).cloned()
+        {
+            self.bytes(r[1], r[2]).copy_from_slice(&bytes[..r[2] as usize]);
             0
         } else if is(HelperFunction::ProbeReadUser) {
             let Some(moved) = self.moved.filter(|_| r[2] == 8 && r[3] == 0x9000) else {
@@ -204,6 +220,7 @@ fn is_jump_taken(when: u8, left: u64, right: u64) -> bool {
         0x20 => left > right,
         0x40 => left & right != 0,
         0x50 => left != right,
+        0x70 => left as i64 >= right as i64,
         0xa0 => left < right,
         0xb0 => left <= right,
         0xc0 => (left as i64) < right as i64,

@@ -25,8 +25,16 @@ fn programs() -> Vec<(String, Vec<Instruction>)> {
         ("free".to_owned(), end_program(false, &MAPS)),
         ("clear".to_owned(), end_program(true, &MAPS)),
         ("shutdown".to_owned(), shutdown_program(&MAPS)),
-        ("socket".to_owned(), socket_program(&OFFSETS, &MAPS)),
+        ("socket".to_owned(), socket_program(&OFFSETS, false, &MAPS)),
+        ("socket of Go".to_owned(), socket_program(&OFFSETS, true, &MAPS)),
+        ("handshake of Go".to_owned(), go_handshake_program(3, &MAPS)),
+        ("end of handshake of Go".to_owned(), go_return_program(3, None, &MAPS)),
+        ("close of Go".to_owned(), go_end_program(&MAPS)),
     ];
+    for of in &GO_FUNCTIONS {
+        programs.push((format!("enter {}", of.symbol), go_entry_program(1, of, &MAPS)));
+        programs.push((format!("return {}", of.symbol), go_return_program(1, Some(of), &MAPS)));
+    }
     for of in &FUNCTIONS {
         programs.push((format!("enter {}", of.symbol), entry_program(1, of, &MAPS)));
         programs.push((format!("return {}", of.symbol), return_program(1, of, &MAPS)));
@@ -70,6 +78,9 @@ fn every_instruction_is_reached() {
 #[test]
 fn places_on_the_stack_do_not_overlap() {
     let mut places = [
+        (GO_ERROR, 8),
+        (GO_STACK, 16),
+        (GO_CALL, GO_CALL_KEY as i16),
         (VALUE, SESSION_VALUE as i16),
         (COUNT, 8),
         (OTHER, 8),

@@ -1,9 +1,12 @@
 //! Probes at the TLS library of this host: an HTTPS server and a client, both of Python, which uses
-//! OpenSSL. Skipped where programs or rights are missing.
+//! OpenSSL, and a program that stands for one of Go. Skipped where programs or rights are missing.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -104,8 +107,14 @@ fn start(name: &str) -> Option<(HttpsServer, TlsProbes)> {
             return None;
         }
     };
-    match TlsProbes::open(&[TlsTarget::Process(server.process.id())]) {
-        Ok(probes) => Some((server, probes)),
+    let probes = open(TlsTarget::Process(server.process.id()))?;
+    Some((server, probes))
+}
+
+/// Probes at the target; `None` if the test is skipped.
+fn open(target: TlsTarget) -> Option<TlsProbes> {
+    match TlsProbes::open(&[target]) {
+        Ok(probes) => Some(probes),
         // Without the right, or without uprobes in the kernel.
         Err(TlsProbeError::Bpf(reason)) if !reason.contains("verifier") => {
             println!("skipped: {reason}");
@@ -213,4 +222,70 @@ fn what_a_full_ring_loses_is_counted_and_the_next_connection_is_whole() {
     let (measured, not_measured, in_flight) = counts(&tracker);
     assert_eq!(measured, before + 5);
     assert!(measured + not_measured + in_flight <= 45);
+}
+
+/// A program that probes take for one of Go with `crypto/tls`: `testdata/wire/go_program.s`.
+const GO_PROGRAM: &[u8] =
+    include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/wire/go_program"));
+const GO_RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\ntea";
+
+/// Starts the program with a connection as its input, of which it returns the other end.
+fn start_go_program(program: &Path) -> std::io::Result<(Child, TcpStream)> {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let client = TcpStream::connect(listener.local_addr()?)?;
+    client.set_read_timeout(Some(TIMEOUT))?;
+    let server = OwnedFd::from(listener.accept()?.0);
+    loop {
+        match Command::new(program).stdin(server.try_clone()?).spawn() {
+            // A process that another test has just forked still has the file open for writing.
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
+                std::thread::yield_now();
+            }
+            process => return Ok((process?, client)),
+        }
+    }
+}
+
+#[test]
+fn requests_of_a_program_of_go_are_measured_once() {
+    const REQUESTS: u64 = 50;
+    if !cfg!(target_arch = "x86_64") {
+        return println!("skipped: the program is of x86-64");
+    }
+    let directory = std::env::temp_dir().join(format!("topdeck-wire-go-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let program = directory.join("go_program");
+    fs::write(&program, GO_PROGRAM).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    // Before the process: the probes are at the file.
+    let probes = open(TlsTarget::File(program.clone()));
+    let started = probes.map(|probes| (probes, start_go_program(&program)));
+    fs::remove_dir_all(&directory).unwrap();
+    let (mut probes, mut process, mut client) = match started {
+        Some((probes, Ok((process, client)))) => (probes, process, client),
+        Some((_, Err(error))) => return println!("skipped: cannot start a program: {error}"),
+        None => return,
+    };
+    for number in 0..REQUESTS {
+        let request = format!("GET /go/{number}?token={SECRET} HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.write_all(request.as_bytes()).unwrap();
+        let mut response = vec![0; GO_RESPONSE.len()];
+        client.read_exact(&mut response).unwrap();
+        assert_eq!(response, GO_RESPONSE);
+    }
+    let port = client.peer_addr().unwrap().port();
+    drop(client);
+    assert!(process.wait().unwrap().success());
+    let mut settings = settings();
+    settings.rules = vec![ServiceRule::parse(&format!("{port}/http")).unwrap()];
+    let mut tracker = ConnectionTracker::new(settings);
+    read_until(&mut probes, &mut tracker, REQUESTS);
+    assert_eq!(counts(&tracker), (REQUESTS, 0, 0));
+    let service = &tracker.services()[0];
+    let statements = service.statements.statements();
+    assert_eq!((&*statements[0].verb, &*statements[0].statement), ("GET", "/go/{n}"));
+    assert_eq!((statements.len(), service.completeness.gaps), (1, 0));
+    let totals = tracker.tls_totals();
+    let missed = totals.without_socket_bytes + totals.without_service_bytes;
+    assert_eq!((totals.sessions, missed, probes.lost_events()), (1, 0, 0));
 }

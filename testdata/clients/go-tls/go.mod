@@ -1,0 +1,3 @@
+module topdeck/go-tls
+
+go 1.24
