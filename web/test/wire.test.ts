@@ -6,11 +6,13 @@ import {
   findService,
   inFlightOf,
   latencySelector,
+  proposedWaitsOf,
   serviceKey,
   sortStatements,
   statementKey,
   statementName,
   toStatements,
+  waitsSetting,
   type WireService,
 } from "../src/lib/wire";
 
@@ -128,6 +130,7 @@ test("requests in flight are of their service, with the age of the oldest one", 
   const one = { protocol: "postgres", verb: "Query", wait: false, requests: 2 };
   const status = {
     as_of_ns: 10e9,
+    services: [],
     in_flight: [
       { ...one, service: "shop", statement: "select $1", oldest_ns: 4e9 },
       { ...one, service: "cache", statement: "begin", oldest_ns: 5e9 },
@@ -147,4 +150,25 @@ test("requests in flight are of their service, with the age of the oldest one", 
   expect(inFlightOf(status, { name: "shop", protocol: "" })).toEqual([query, pop]);
   expect(inFlightOf(status, { name: "shop", protocol: "postgres" })).toEqual([query]);
   expect(inFlightOf(null, { name: "shop", protocol: "" })).toEqual([]);
+});
+
+test("proposed waits are of their service, with the setting that accepts them", () => {
+  const wait = { timeout_ns: 5e9, operations: 41, long_operations: 43 };
+  const status = {
+    as_of_ns: 1,
+    in_flight: [],
+    services: [
+      { service: "shop", protocol: "http", proposed_waits: [{ ...wait, wait: "GET /poll/{n}" }] },
+      { service: "shop", protocol: "redis", proposed_waits: [] },
+      { service: "cache", protocol: "http", proposed_waits: [{ ...wait, wait: "GET /x" }] },
+      { service: "shop", protocol: "postgres", proposed_waits: [{ ...wait, wait: 'Query "a"' }] },
+    ],
+  };
+  const poll = { name: "GET /poll/{n}", timeout: 5, operations: 41, longOperations: 43 };
+  const both = [poll, { ...poll, name: 'Query "a"' }];
+  expect(proposedWaitsOf(status, { name: "shop", protocol: "" })).toEqual(both);
+  expect(proposedWaitsOf(status, { name: "shop", protocol: "http" })).toEqual([poll]);
+  expect(proposedWaitsOf(null, { name: "shop", protocol: "" })).toEqual([]);
+  const setting = 'waits = ["GET /poll/{n}", "Query \\"a\\""]';
+  expect(waitsSetting(both)).toBe(setting);
 });

@@ -52,6 +52,18 @@ export interface WireStatusJson {
     requests: number;
     oldest_ns: number;
   }[];
+  services: {
+    service: string;
+    protocol: string;
+    proposed_waits: {
+      /** As the setting `waits` names it. */
+      wait: string;
+      timeout_ns: number;
+      /** Of `long_operations`, those that took as long as the time-out. */
+      operations: number;
+      long_operations: number;
+    }[];
+  }[];
 }
 
 /** Requests of a statement in flight at the end of an interval. */
@@ -61,6 +73,15 @@ export interface InFlightStatement {
   requests: number;
   /** Age of the oldest one, in seconds. */
   age: number;
+}
+
+/** A statement whose operations end at a time-out. */
+export interface ProposedWait {
+  name: string;
+  /** In seconds. */
+  timeout: number;
+  operations: number;
+  longOperations: number;
 }
 
 /** Orders of statements: `above` counts requests above the threshold. */
@@ -178,16 +199,38 @@ export function inFlightOf(
 ): InFlightStatement[] {
   const asOf = status?.as_of_ns ?? 0;
   return (status?.in_flight ?? [])
-    .filter(
-      (one) =>
-        one.service === service.name && (!service.protocol || one.protocol === service.protocol),
-    )
+    .filter((one) => isOf(one, service))
     .map((one) => ({
       name: `${one.verb} ${one.statement}`.trim(),
       isWait: one.wait,
       requests: one.requests,
       age: Math.max((asOf - one.oldest_ns) / 1e9, 0),
     }));
+}
+
+/** Statements of a service that are proposed as waits. */
+export function proposedWaitsOf(
+  status: WireStatusJson | null,
+  service: ServiceKey,
+): ProposedWait[] {
+  return (status?.services ?? [])
+    .filter((one) => isOf(one, service))
+    .flatMap((one) => one.proposed_waits)
+    .map((one) => ({
+      name: one.wait,
+      timeout: one.timeout_ns / 1e9,
+      operations: one.operations,
+      longOperations: one.long_operations,
+    }));
+}
+
+/** The setting in the table of the capture that accepts proposals. */
+export function waitsSetting(proposed: ProposedWait[]): string {
+  return `waits = [${proposed.map((one) => JSON.stringify(one.name)).join(", ")}]`;
+}
+
+function isOf(one: { service: string; protocol: string }, service: ServiceKey): boolean {
+  return one.service === service.name && (!service.protocol || one.protocol === service.protocol);
 }
 
 /** The statements of a service in a range. */
