@@ -7,8 +7,9 @@
 //! moves it. So the end of a call is seen by a probe at each return instruction.
 //!
 //! Instructions of x86-64 are decoded one after the other for their lengths; those of aarch64 have
-//! four bytes. A function with an instruction that is unknown here, or with a jump out of it, has
-//! no places. Sources: Intel SDM, volume 2, appendix A; Arm ARM, C4.1; Go,
+//! four bytes. A function with an instruction that is unknown here, with a jump out of it, or with
+//! one into an instruction, has no places: a probe inside an instruction would crash the program.
+//! Sources: Intel SDM, volume 2, appendix A; Arm ARM, C4.1; Go,
 //! cmd/internal/obj/x86/obj6.go and cmd/internal/obj/arm64/obj7.go (`stacksplit`).
 
 /// Machine of an ELF file.
@@ -56,9 +57,11 @@ fn find_places_x86_64(code: &[u8]) -> Option<ProbePlaces> {
         [0x0f, 0x86] => at + 10,
         _ => return None,
     };
-    let mut returns = Vec::new();
+    let (mut returns, mut targets) = (Vec::new(), vec![entry]);
+    let mut is_start = vec![false; code.len()];
     at = 0;
     while at < code.len() {
+        is_start[at] = true;
         let rest = &code[at..];
         let next = at + instruction_length(rest)?;
         match rest[0] {
@@ -66,18 +69,25 @@ fn find_places_x86_64(code: &[u8]) -> Option<ProbePlaces> {
             // `ret imm16`, and prefixes of either one.
             0xc2 => return None,
             0xf2 | 0xf3 if matches!(rest.get(1), Some(0xc2 | 0xc3)) => return None,
-            0xeb if !is_inside(next, i64::from(rest[1] as i8), code) => return None,
-            0xe9 => {
-                let distance = i32::from_le_bytes(*rest[1..].first_chunk()?);
-                if !is_inside(next, distance.into(), code) {
-                    return None;
-                }
-            }
             _ => {}
+        }
+        if let Some(distance) = jump_distance(rest) {
+            targets.push(next.checked_add_signed(distance)?);
         }
         at = next;
     }
-    Some(ProbePlaces { entry: entry as u64, returns })
+    let is_known = |target: &usize| is_start.get(*target).is_some_and(|is_start| *is_start);
+    targets.iter().all(is_known).then_some(ProbePlaces { entry: entry as u64, returns })
+}
+
+/// Distance of a jump, conditional or not, from the next instruction to its target.
+fn jump_distance(code: &[u8]) -> Option<isize> {
+    let wide = match code {
+        [0x70..=0x7f | 0xe0..=0xe3 | 0xeb, distance, ..] => return Some(*distance as i8 as isize),
+        [0xe9, rest @ ..] | [0x0f, 0x80..=0x8f, rest @ ..] => rest,
+        _ => return None,
+    };
+    wide.first_chunk().map(|bytes| i32::from_le_bytes(*bytes) as isize)
 }
 
 fn find_places_aarch64(code: &[u8]) -> Option<ProbePlaces> {
@@ -292,8 +302,20 @@ mod tests {
         {
             assert_eq!(x86_64(start), None, "{start}");
         }
-        // A jump out of it, another kind of return, an unknown instruction, a cut one.
-        for end in ["eb 10", "e9 00 10 00 00", "eb 80", "c2 08 00", "f3 c3", "06", "e8 00 00"] {
+        // A jump out of it, into an instruction, another kind of return, an unknown instruction, a
+        // cut one.
+        for end in [
+            "eb fb b8 00 00",
+            "74 ff",
+            "0f 84 fb ff ff ff",
+            "eb 10",
+            "e9 00 10 00 00",
+            "eb 80",
+            "c2 08 00",
+            "f3 c3",
+            "06",
+            "e8 00 00",
+        ] {
             assert_eq!(x86_64(&format!("{BEGIN} {end}")), None, "{end}");
         }
         assert_eq!(find_places(40, &bytes(BEGIN)), None, "another machine");
