@@ -57,6 +57,8 @@ pub enum ExemplarSource {
     Scrape,
     /// Captured packets.
     Wire,
+    /// A span of a trace.
+    Span,
     /// In a way that a later version knows, with its number.
     Other(u8),
 }
@@ -69,6 +71,7 @@ impl ExemplarSource {
             ExemplarSource::RemoteWrite => "remote_write",
             ExemplarSource::Scrape => "scrape",
             ExemplarSource::Wire => "wire",
+            ExemplarSource::Span => "span",
             ExemplarSource::Other(_) => "other",
         }
     }
@@ -79,6 +82,7 @@ impl ExemplarSource {
             ExemplarSource::RemoteWrite => 1,
             ExemplarSource::Scrape => 2,
             ExemplarSource::Wire => 3,
+            ExemplarSource::Span => 4,
             ExemplarSource::Other(number) => number,
         }
     }
@@ -89,9 +93,26 @@ impl ExemplarSource {
             1 => ExemplarSource::RemoteWrite,
             2 => ExemplarSource::Scrape,
             3 => ExemplarSource::Wire,
+            4 => ExemplarSource::Span,
             number => ExemplarSource::Other(number),
         }
     }
+}
+
+/// Key of a span in samples of spans: those with the lowest keys are kept. It depends on the ids
+/// only, so all receivers and stores choose the same spans of those that they see.
+pub fn span_sampling_key(trace_id: &[u8; 16], span_id: &[u8; 8]) -> u64 {
+    let trace = u128::from_le_bytes(*trace_id);
+    let words = [trace as u64, trace.unbounded_shr(64) as u64, u64::from_le_bytes(*span_id)];
+    words.into_iter().fold(0, |hash, word| splitmix64(hash ^ word))
+}
+
+/// A step of SplitMix64 (Steele, Lea, Flood, “Fast splittable pseudorandom number generators”).
+pub fn splitmix64(state: u64) -> u64 {
+    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z.unbounded_shr(30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z.unbounded_shr(27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z.unbounded_shr(31)
 }
 
 /// Attributes of an exemplar, sorted by name, within the bounds.

@@ -30,6 +30,7 @@
 mod batch;
 mod error;
 mod exemplar;
+mod exemplar_ladder;
 mod forward_request;
 mod gap;
 mod sample;
@@ -43,8 +44,9 @@ pub use batch::{Batch, BatchEntry, BatchReader, BatchSeries, BatchWriter, HISTOG
 pub use error::{Error, Result};
 pub use exemplar::{
     EXEMPLAR_ATTRIBUTES_MAX, EXEMPLAR_VALUE_BYTES_MAX, Exemplar, ExemplarAttributes,
-    ExemplarReader, ExemplarSource, ExemplarWriter,
+    ExemplarReader, ExemplarSource, ExemplarWriter, span_sampling_key, splitmix64,
 };
+pub use exemplar_ladder::LadderCell;
 pub use forward_request::{FORWARD_REQUEST_BYTES_MAX, ForwardRequest, ForwardRequestWriter};
 pub use gap::Gap;
 pub use sample::{Sample, SampleValue};

@@ -4,7 +4,6 @@
 //! a budget, and saved in a file of the store's directory before records leave the journal.
 
 mod exemplar_file;
-mod ladder;
 mod reservoir;
 mod selection;
 

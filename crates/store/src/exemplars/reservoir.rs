@@ -18,10 +18,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use model::{Exemplar, SeriesId};
+use model::{Exemplar, ExemplarSource, LadderCell, SeriesId, span_sampling_key, splitmix64};
 
 use super::ExemplarOptions;
-use super::ladder::LadderCell;
 use crate::resolution::MINUTE;
 
 /// Exemplars of a cell besides the maximum.
@@ -442,26 +441,23 @@ impl KeptExemplar {
     }
 }
 
-/// Hash of what makes an exemplar unique in its series and minute.
+/// Hash of what makes an exemplar unique in its series and minute. That of a span is the one by
+/// which its receiver chose it among the spans of a request: what is kept is a uniform sample of
+/// all spans, however they are divided among requests.
 fn key_of(seed: u64, exemplar: &Exemplar) -> u64 {
     let Exemplar { value, trace_id, span_id, attributes, .. } = exemplar;
+    if exemplar.source == ExemplarSource::Span {
+        return span_sampling_key(trace_id, span_id);
+    }
     let value = value.to_bits().to_le_bytes();
     let parts: [&[u8]; 4] = [&value, trace_id, span_id, attributes.bytes()];
     parts.into_iter().fold(seed, |hash, part| {
-        part.chunks(8).fold(mix(hash ^ part.len() as u64), |hash, chunk| {
+        part.chunks(8).fold(splitmix64(hash ^ part.len() as u64), |hash, chunk| {
             let mut word = [0; 8];
             word.iter_mut().zip(chunk).for_each(|(to, &from)| *to = from);
-            mix(hash ^ u64::from_le_bytes(word))
+            splitmix64(hash ^ u64::from_le_bytes(word))
         })
     })
-}
-
-/// A step of SplitMix64 (Steele, Lea, Flood, “Fast splittable pseudorandom number generators”).
-pub(super) fn mix(state: u64) -> u64 {
-    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ z.unbounded_shr(30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z.unbounded_shr(27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z.unbounded_shr(31)
 }
 
 #[cfg(test)]

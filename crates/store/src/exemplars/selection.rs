@@ -21,11 +21,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use hist::LimitInclusion::{self, Exclusive, Inclusive};
-use model::{Exemplar, SeriesId};
+use model::{Exemplar, LadderCell, SeriesId, splitmix64};
 
 use super::ExemplarRequest;
-use super::ladder::LadderCell;
-use super::reservoir::{Reservoir, mix};
+use super::reservoir::Reservoir;
 
 /// Separates the hashes of this sampling from those of the cells.
 const RANK_SEED: u64 = 0x5e1e_c710_4ca9_d13b;
@@ -198,7 +197,7 @@ fn sample(
 
 /// Exponentially distributed with the weight as rate.
 fn rank(found: &ExemplarCandidate, weight: f64) -> f64 {
-    let hash = mix(found.key ^ RANK_SEED);
+    let hash = splitmix64(found.key ^ RANK_SEED);
     // 53 random bits, from (0, 1).
     let uniform = (hash.unbounded_shr(11) as f64 + 0.5) / (1_u64.unbounded_shl(53) as f64);
     -uniform.ln() / weight

@@ -247,7 +247,7 @@ fn population(seed: u64, limit: usize) -> (Vec<f64>, ExemplarSelection) {
     let mut reservoir = with_budget(4 << 20, seed);
     let mut values = Vec::new();
     for number in 0..POPULATION {
-        let uniform = mix(number ^ 77) as f64 / u64::MAX as f64;
+        let uniform = splitmix64(number ^ 77) as f64 / u64::MAX as f64;
         let value = (-uniform.ln()).powi(3) + 1e-6 * (number % 10) as f64;
         values.push(value);
         reservoir.offer(series(1), exemplar(NOW - MINUTE, value, number), NOW);
@@ -292,7 +292,7 @@ fn weights_of_a_limited_selection_add_up_on_average() {
     let limits = [6, 12];
     let mut sums = [0.0; 2];
     for round in 0..ROUNDS {
-        let mut reservoir = with_budget(4 << 20, mix(round.into()));
+        let mut reservoir = with_budget(4 << 20, splitmix64(round.into()));
         for number in 0..40 {
             reservoir.offer(series(1), exemplar(NOW - MINUTE, value(number), number), NOW);
         }
@@ -349,11 +349,11 @@ fn key_is_that_of_the_kept_exemplar() {
 /// Shares are estimated without bias, also if only some exemplars are returned.
 #[test]
 fn shares_are_estimated_without_bias() {
-    let is_member = |trace: u128| mix(trace as u64).is_multiple_of(3);
+    let is_member = |trace: u128| splitmix64(trace as u64).is_multiple_of(3);
     for limit in [1_000, 20] {
         let (mut estimates, mut truth) = (0.0, 0.0);
         for seed in 0..400 {
-            let (_, selection) = population(mix(seed), limit);
+            let (_, selection) = population(splitmix64(seed), limit);
             assert!(selection.exemplars.len() <= limit);
             assert!(selection.exemplars.iter().any(|selected| selected.is_maximum));
             let members = selection
@@ -388,4 +388,35 @@ fn selection_is_bounded_by_values_and_series() {
     assert_eq!(of(f64::NEG_INFINITY, f64::INFINITY), [0.5, 1.0, 1.2, 2.5]);
     assert_eq!(of(0.5, 1.2), [1.0, 1.2]);
     assert_eq!(of(2.5, f64::INFINITY), [0.0; 0]);
+}
+
+/// Receivers offer the spans with the lowest keys of a request only.
+#[test]
+fn spans_are_kept_however_they_are_divided_among_requests() {
+    let span = |trace: u64| {
+        let source = ExemplarSource::Span;
+        Exemplar { source, ..exemplar(NOW - MINUTE, 1.0 + trace as f64 * 1e-4, trace) }
+    };
+    let spans: Vec<Exemplar> = (1..1000).map(span).collect();
+    let kept = |seed: u64, sizes: &[usize]| {
+        let mut reservoir = with_budget(1 << 20, seed);
+        let mut rest = &spans[..];
+        for size in sizes.iter().cycle() {
+            let (request, after) = rest.split_at(rest.len().min(*size));
+            let mut of_request = with_budget(1 << 20, seed);
+            request.iter().for_each(|span| of_request.offer(series(1), span.clone(), NOW));
+            for found in of_request.matches(&(i64::MIN..i64::MAX), &|_| true) {
+                reservoir.offer(series(1), found.kept.exemplar.clone(), NOW);
+            }
+            rest = after;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        listed(&reservoir)
+    };
+    let expected = kept(1, &[1000]);
+    assert_eq!(expected.len(), KEPT_PER_CELL + 1, "one cell and the maximum");
+    assert_eq!(kept(1, &[1, 30]), expected);
+    assert_eq!(kept(2, &[7]), expected, "a receiver has no seed of a store");
 }

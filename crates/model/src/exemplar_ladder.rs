@@ -1,4 +1,5 @@
-//! Coarse ladder of values: six cells per decade, with bounds that people use as thresholds.
+//! Coarse ladder of the values of exemplars: six cells per decade, with bounds that people use as
+//! thresholds.
 //!
 //! The bounds are 1, 1.5, 2, 3, 5 and 7, times powers of ten from 1e-15 to 1e21; a cell includes
 //! its lower bound. Values nearer to zero share a cell, and so do larger ones; negative values have
@@ -21,12 +22,12 @@ const CELL_MAX: i16 = (DECADE_MAX - DECADE_MIN + 1) * STEPS_PER_DECADE;
 
 /// A cell: 0 around zero, from 1 to 216 above it, negative below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LadderCell(i16);
+pub struct LadderCell(i16);
 
 impl LadderCell {
     /// The cell of a finite value.
     #[expect(clippy::arithmetic_side_effects, reason = "cells are within ±216")]
-    pub(crate) fn of(value: f64) -> LadderCell {
+    pub fn of(value: f64) -> LadderCell {
         let magnitude = value.abs();
         // The first guess may be off by one, because a logarithm is rounded.
         let decade = magnitude.log10().floor().clamp(-400.0, 400.0) as i16;
@@ -40,7 +41,7 @@ impl LadderCell {
     /// Its values, from the lower bound to the upper one. Above zero the lower one belongs to the
     /// cell, below zero the upper one.
     #[expect(clippy::arithmetic_side_effects, reason = "cells are within ±216")]
-    pub(crate) fn bounds(self) -> Range<f64> {
+    pub fn bounds(self) -> Range<f64> {
         let (near, far) = match self.0.abs() {
             0 => (-lower_bound(1), lower_bound(1)),
             CELL_MAX => (lower_bound(CELL_MAX), f64::INFINITY),
@@ -50,7 +51,7 @@ impl LadderCell {
     }
 
     /// Whether its bounds are those of values above zero, of which the lower one is included.
-    pub(crate) fn includes_lower(self) -> bool {
+    pub fn includes_lower(self) -> bool {
         self.0 > 0
     }
 }
