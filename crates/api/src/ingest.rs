@@ -11,6 +11,7 @@ mod influx;
 pub(crate) mod ingest_format;
 pub(crate) mod ingest_request;
 mod otlp;
+mod otlp_traces;
 mod record;
 mod remote_write;
 
@@ -29,6 +30,7 @@ pub(crate) const FORMATS: &[IngestFormatRow] = &[
     IngestFormatRow::of::<httptrap::HttpTrapFormat>(),
     IngestFormatRow::of::<hlog::HlogFormat>(),
     IngestFormatRow::of::<otlp::OtlpFormat>(),
+    IngestFormatRow::of::<otlp_traces::TracesFormat>(),
     IngestFormatRow::of::<remote_write::RemoteWriteFormat>(),
     IngestFormatRow::of::<influx::InfluxFormat>(),
     IngestFormatRow::of::<import::ImportFormat>(),

@@ -327,11 +327,8 @@ async fn fallback(method: Method, uri: Uri, headers: HeaderMap) -> Response {
 
 fn not_found(uri: &Uri) -> ErrorResponse {
     let what = match uri.path() {
-        "/v1/traces"
-        | "/v1/logs"
-        | "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-        | "/opentelemetry.proto.collector.logs.v1.LogsService/Export" => {
-            "topdeck accepts metrics, not traces or logs; disable them in the exporter".to_owned()
+        "/v1/logs" | "/opentelemetry.proto.collector.logs.v1.LogsService/Export" => {
+            "topdeck accepts metrics and traces, not logs; disable them in the exporter".to_owned()
         }
         path => format!("no route {path}; see /v1/openapi.json"),
     };

@@ -94,7 +94,7 @@ fn id_name(name: &str) -> Option<&'static str> {
 }
 
 /// Reads a trace id of 128 bits, or of 64 as of Zipkin and Jaeger.
-fn read_trace_id(text: &str, id: &mut [u8; 16]) -> bool {
+pub(crate) fn read_trace_id(text: &str, id: &mut [u8; 16]) -> bool {
     let mut half = [0; 8];
     if read_hex(text, &mut half) {
         *id = u128::from(u64::from_be_bytes(half)).to_be_bytes();

@@ -30,6 +30,7 @@ pub mod prometheus_protobuf;
 pub mod remote_read;
 pub mod remote_write;
 mod series_sink;
+pub mod spans;
 pub mod staleness;
 pub mod statsd;
 pub mod tsdb;

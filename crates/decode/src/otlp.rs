@@ -16,8 +16,8 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-mod attributes;
-mod json;
+pub(crate) mod attributes;
+pub(crate) mod json;
 mod metric_context;
 mod point_reader;
 
@@ -103,7 +103,7 @@ pub fn read_json(
     now: i64,
     sink: &mut dyn SeriesSink,
 ) -> Result<OtlpSummary, InputError> {
-    read_protobuf(&json::to_protobuf(body)?, now, sink)
+    read_protobuf(&json::metrics_to_protobuf(body)?, now, sink)
 }
 
 fn read_resource(
@@ -138,7 +138,7 @@ fn read_scope(
 }
 
 /// Last occurrence of a non-repeated field, which is the valid one.
-fn last_field<'a>(
+pub(crate) fn last_field<'a>(
     message: &MessageReader<'a>,
     field_number: u32,
 ) -> Result<Option<MessageReader<'a>>, InputError> {

@@ -4,6 +4,7 @@ use hist::codec::frame_body::HistogramBody;
 use model::{Exemplar, Gap, Result, Sample, SampleValue, Series};
 
 use crate::exemplar::{DecodedExemplar, ExemplarProblem};
+use crate::spans::SpanSummary;
 
 /// Sink of samples, in input order.
 pub trait SeriesSink {
@@ -36,6 +37,14 @@ pub trait SeriesSink {
     }
     /// An exemplar that was refused, or changed.
     fn exemplar_problem(&mut self, _problem: ExemplarProblem) {}
+    /// Whether a span name of a service may become a label. Sinks that store series bound their
+    /// number; [`crate::spans::OTHER_NAME`] stands for further ones, and is itself refused for a
+    /// service beyond the number of services.
+    fn admits_span_name(&mut self, _service: &str, _name: &str) -> bool {
+        true
+    }
+    /// Counts of the spans of a request.
+    fn count_spans(&mut self, _summary: &SpanSummary) {}
 }
 
 /// Passes on an exemplar, or what is wrong with it. Returns whether it was taken.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use decode::spans::SpanSummary;
 use decode::{ExemplarProblem, SeriesSink};
 use hist::codec::frame_body::HistogramBody;
 use model::{BatchWriter, Exemplar, Gap, Sample, SampleValue, Series};
@@ -317,5 +318,13 @@ impl SeriesSink for IngestWriter {
         if problem != ExemplarProblem::Truncated || self.counts_truncation {
             self.exemplars.count_problem(problem);
         }
+    }
+
+    fn admits_span_name(&mut self, service: &str, name: &str) -> bool {
+        self.series_cache.spans.admits_name(service, name)
+    }
+
+    fn count_spans(&mut self, summary: &SpanSummary) {
+        self.series_cache.spans.count(summary);
     }
 }

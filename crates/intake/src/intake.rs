@@ -30,6 +30,7 @@ use crate::rejected_input::{RejectedInput, RejectedInputs};
 use crate::rejections::Rejections;
 use crate::restartable::ClockThread;
 use crate::self_metrics;
+use crate::series_cache::SeriesCache;
 use crate::settings::Settings;
 use crate::space_monitor::SpaceMonitor;
 use crate::write_target::WriteTarget;
@@ -97,7 +98,7 @@ impl Intake {
             started_at,
             producers: Mutex::default(),
             accepted: Mutex::default(),
-            series_cache: Arc::default(),
+            series_cache: Arc::new(SeriesCache::new(&meter)),
             rejections: Arc::new(Rejections::new(&meter)),
             rejected_inputs: RejectedInputs::default(),
             exemplars: Arc::new(ExemplarIntake::new(

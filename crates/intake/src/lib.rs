@@ -35,6 +35,7 @@ mod self_metrics;
 mod series_cache;
 mod settings;
 mod space_monitor;
+mod span_intake;
 mod volatile_sources;
 mod write_target;
 

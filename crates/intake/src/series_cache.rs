@@ -7,7 +7,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use model::SeriesId;
 
 use crate::key_encoding::SeriesKeyEncoding;
+use crate::meter::Meter;
 use crate::metric_descriptions::MetricDescriptions;
+use crate::span_intake::SpanIntake;
 
 /// Approximate maximum size. At half of it, entries used since the last rotation stay, and the
 /// others are evicted and learnt again: about 200,000 series of the usual size.
@@ -55,6 +57,8 @@ impl CachedSeries {
 pub(crate) struct SeriesCache {
     /// What senders say of their metrics.
     pub(crate) descriptions: MetricDescriptions,
+    /// Names of spans that are labels.
+    pub(crate) spans: SpanIntake,
     /// Known encodings; the index is the encoding's number.
     encodings: RwLock<Vec<SeriesKeyEncoding>>,
     generations: RwLock<TwoGenerations>,
@@ -77,11 +81,17 @@ impl Default for SeriesCache {
             generations: RwLock::default(),
             bytes_max: BYTES_MAX / 2,
             descriptions: MetricDescriptions::default(),
+            spans: SpanIntake::default(),
         }
     }
 }
 
 impl SeriesCache {
+    /// An empty cache, with the counters of spans.
+    pub(crate) fn new(meter: &Meter) -> SeriesCache {
+        SeriesCache { spans: SpanIntake::new(meter), ..SeriesCache::default() }
+    }
+
     /// The first byte of the encoding's keys. There are as many encodings as decoders, about ten.
     pub(crate) fn encoding_id(&self, encoding: SeriesKeyEncoding) -> u8 {
         let find = |known: &[SeriesKeyEncoding]| known.iter().position(|one| *one == encoding);

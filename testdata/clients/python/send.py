@@ -10,6 +10,7 @@ import json
 import os
 import random
 import sys
+import time
 from importlib.metadata import version
 
 
@@ -76,6 +77,35 @@ def otlp(url):
             named = f"{what}, by its Prometheus name:"
             number(client, f"{named} histogram", f"python_took_{name}_seconds_count", 3_000, 3_000)
             number(client, f"{named} counter", f"python_counter_{name}_total", 3_000, total)
+    traces(client)
+
+
+def traces(client):
+    """Spans of known durations; the endpoint is that of the environment."""
+    from opentelemetry import trace
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider(resource=Resource.create({"service.name": "python-shop"}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    tracer = provider.get_tracer("topdeck/clients")
+    # 1/64 ms is a whole number of nanoseconds.
+    taken = [1 + int(value * 1024) for value in latencies(13, 3_000)]
+    for i, value in enumerate(taken):
+        start = time.time_ns() - 10_000_000_000
+        name, kind = f"GET /cart/{i}", trace.SpanKind.SERVER
+        span = tracer.start_span(name, kind=kind, start_time=start)
+        span.end(end_time=start + value * 15_625)
+        if i % 1_000 == 999 and not provider.force_flush():
+            sys.exit("an export failed")
+    provider.shutdown()
+    labels = '"service.name"="python-shop","span.name"="GET /cart/{n}","span.kind"="SPAN_KIND_SERVER"'
+    durations = [value / 64 for value in taken]
+    distribution(client, "HTTP, spans", f'{{"traces.span.metrics.duration",{labels}}}', durations, "ms")
+    calls = 'traces_span_metrics_calls_total{service_name="python-shop"}'
+    number(client, "HTTP, number of spans", f"exact_increase({calls}[1h])", 3_000, 3_000)
 
 
 def statsd(host, udp, tcp):

@@ -22,7 +22,7 @@ const EXPORT_PATH: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsServ
 
 const MISSING_ENCODING: &str = "the message is compressed, but grpc-encoding is missing";
 
-const CONTENT_TYPES: &str = "application/x-protobuf, application/json";
+pub(crate) const CONTENT_TYPES: &str = "application/x-protobuf, application/json";
 
 /// Encoding of a request, and of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,20 +46,7 @@ impl IngestFormat for OtlpFormat {
     type Summary = OtlpSummary;
 
     fn parse_request(request: &mut IngestRequest) -> Result<OtlpFormat, ErrorResponse> {
-        if request.path() == EXPORT_PATH {
-            return unpack_grpc(request);
-        }
-        match request.content_type() {
-            "application/x-protobuf" => Ok(OtlpFormat::Protobuf),
-            "application/json" => Ok(OtlpFormat::Json),
-            other => Err(ErrorResponse::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                format!(
-                    "unsupported content type {other:?}: expected application/x-protobuf or \
-                     application/json"
-                ),
-            )),
-        }
+        OtlpFormat::of_request(request, EXPORT_PATH)
     }
 
     fn decode(
@@ -81,16 +68,58 @@ impl IngestFormat for OtlpFormat {
 
     fn response(&self, outcome: IngestOutcome<OtlpSummary>) -> Response {
         let summary = &outcome.summary;
-        match self {
-            OtlpFormat::Json => json_response(StatusCode::OK, &partial_success_json(summary)),
-            OtlpFormat::Protobuf => {
-                protobuf_response(StatusCode::OK.into_response(), &partial_success(summary))
-            }
-            OtlpFormat::Grpc => grpc::message_response(&partial_success(summary).0),
-        }
+        self.partial_success("rejectedDataPoints", summary.rejected, &summary.errors)
     }
 
     fn error_response(format: Option<&Self>, error: ErrorResponse) -> Response {
+        OtlpFormat::error(format, error)
+    }
+}
+
+impl OtlpFormat {
+    /// Encoding of a request of which `export_path` is the gRPC method.
+    pub(crate) fn of_request(
+        request: &mut IngestRequest,
+        export_path: &str,
+    ) -> Result<OtlpFormat, ErrorResponse> {
+        if request.path() == export_path {
+            return unpack_grpc(request);
+        }
+        match request.content_type() {
+            "application/x-protobuf" => Ok(OtlpFormat::Protobuf),
+            "application/json" => Ok(OtlpFormat::Json),
+            other => Err(ErrorResponse::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                format!(
+                    "unsupported content type {other:?}: expected application/x-protobuf or \
+                     application/json"
+                ),
+            )),
+        }
+    }
+
+    /// A response with the number of rejected items, in JSON the field `name`.
+    pub(crate) fn partial_success(
+        self,
+        name: &'static str,
+        rejected: u64,
+        errors: &[String],
+    ) -> Response {
+        let reasons = errors.join("; ");
+        match self {
+            OtlpFormat::Json => {
+                json_response(StatusCode::OK, &partial_success_json(name, rejected, &reasons))
+            }
+            OtlpFormat::Protobuf => {
+                let message = partial_success(rejected, &reasons);
+                protobuf_response(StatusCode::OK.into_response(), &message)
+            }
+            OtlpFormat::Grpc => grpc::message_response(&partial_success(rejected, &reasons).0),
+        }
+    }
+
+    /// The response to a failed request.
+    pub(crate) fn error(format: Option<&Self>, error: ErrorResponse) -> Response {
         match format {
             // The middleware translates it to a gRPC status.
             None | Some(OtlpFormat::Grpc) => error.into_response(),
@@ -130,7 +159,7 @@ fn protobuf_response(mut response: Response, message: &ProtobufWriter) -> Respon
 fn unpack_grpc(request: &mut IngestRequest) -> Result<OtlpFormat, ErrorResponse> {
     if !grpc::is_grpc(&request.headers) {
         let what = "unsupported content type: expected application/grpc; for OTLP over HTTP use \
-             /v1/metrics";
+             /v1/metrics or /v1/traces";
         return Err(ErrorResponse::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
     }
     let (message, is_packed) = grpc::parse_message(std::mem::take(&mut request.body))?;
@@ -147,28 +176,18 @@ fn unpack_grpc(request: &mut IngestRequest) -> Result<OtlpFormat, ErrorResponse>
     Ok(OtlpFormat::Grpc)
 }
 
-/// `ExportMetricsServiceResponse`: empty if all points were accepted.
-fn partial_success(summary: &OtlpSummary) -> ProtobufWriter {
-    let partial = ProtobufWriter::default()
-        .number(1, summary.rejected)
-        .bytes(2, rejected_message(summary).as_bytes());
+/// `ExportMetricsServiceResponse` or `ExportTraceServiceResponse`: empty if all was accepted.
+fn partial_success(rejected: u64, reasons: &str) -> ProtobufWriter {
+    let partial = ProtobufWriter::default().number(1, rejected).bytes(2, reasons.as_bytes());
     ProtobufWriter::default().bytes(1, &partial.0)
 }
 
 /// The same in JSON, where 64-bit integers are strings.
-fn partial_success_json(summary: &OtlpSummary) -> serde_json::Value {
-    if summary.rejected == 0 {
+fn partial_success_json(name: &'static str, rejected: u64, reasons: &str) -> serde_json::Value {
+    if rejected == 0 {
         return json!({});
     }
-    let partial = json!({
-        "rejectedDataPoints": summary.rejected.to_string(),
-        "errorMessage": rejected_message(summary)
-    });
-    json!({ "partialSuccess": partial })
-}
-
-fn rejected_message(summary: &OtlpSummary) -> String {
-    summary.errors.join("; ")
+    json!({ "partialSuccess": { name: rejected.to_string(), "errorMessage": reasons } })
 }
 
 #[cfg(test)]
@@ -177,14 +196,11 @@ mod tests {
 
     #[test]
     fn rejected_points_are_reported() {
-        let all = OtlpSummary { points: 3, ..OtlpSummary::default() };
-        assert!(partial_success(&all).0.is_empty());
-        assert_eq!(partial_success_json(&all).to_string(), "{}");
-        let some =
-            OtlpSummary { rejected: 2, errors: vec!["a".to_owned()], ..OtlpSummary::default() };
-        assert_eq!(partial_success(&some).0, b"\x0a\x05\x08\x02\x12\x01a");
+        assert!(partial_success(0, "").0.is_empty());
+        assert_eq!(partial_success_json("rejectedSpans", 0, "").to_string(), "{}");
+        assert_eq!(partial_success(2, "a").0, b"\x0a\x05\x08\x02\x12\x01a");
         assert_eq!(
-            partial_success_json(&some).to_string(),
+            partial_success_json("rejectedDataPoints", 2, "a").to_string(),
             r#"{"partialSuccess":{"errorMessage":"a","rejectedDataPoints":"2"}}"#
         );
     }

@@ -41,7 +41,7 @@ fn invalid_body_is_rejected_whole() {
     let missing = it.request("GET", "/api/v1/parse_query?query=a", "", b"");
     missing.check(404, "\"errorType\":\"not_found\",\"error\":\"no route /api/v1/parse_query");
     it.request("GET", "/v1/record?metric=a", "", b"").check(405, "");
-    it.post("/v1/traces", "", "").check(404, "topdeck accepts metrics");
+    it.post("/v1/logs", "", "").check(404, "topdeck accepts metrics");
     assert_eq!(it.rows(RECEIVED).len(), 0);
 }
 

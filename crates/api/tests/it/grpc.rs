@@ -12,6 +12,8 @@ use crate::fixture::{RECEIVED, ServerFixture, TestDir, local_settings};
 
 const EXPORT: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 
+const TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+
 /// `ExportMetricsServiceRequest` with one gauge and this many points.
 pub(crate) fn request(name: &str, points: u8) -> Vec<u8> {
     let field = |number: u8, bytes: &[u8]| [&[number << 3 | 2, bytes.len() as u8], bytes].concat();
@@ -108,6 +110,37 @@ fn tonic_client_works_with_each_encoding() {
 }
 
 #[test]
+fn spans_are_measured() {
+    let it = ServerFixture::new();
+    for (encoding, kind) in [(None, 2), (Some(CompressionEncoding::Gzip), 3)] {
+        // The second one is a duplicate, the third has no id.
+        let field = |number: u8, bytes: &[u8]| {
+            let length = [bytes.len() as u8 | 0x80, (bytes.len() >> 7) as u8];
+            [&[number << 3 | 2][..], &length, bytes].concat()
+        };
+        let span = |id: u8| {
+            let times = [7 << 3 | 1_u8, 8 << 3 | 1].map(|tag| {
+                let time = 1_794_906_565_000_000_000_u64 + u64::from(tag) * 1_000_000;
+                [&[tag][..], &time.to_le_bytes()].concat()
+            });
+            let ids = [field(1, &[id; 16]), field(2, &[id; 8])].concat();
+            field(2, &[ids, field(5, b"GET /"), vec![6 << 3, kind], times.concat()].concat())
+        };
+        let message = field(1, &field(2, &[span(1), span(1), span(0), span(2)].concat()));
+        let call = call(it.address, TRACES, encoding, None, message);
+        let answer = it.runtime.block_on(call).unwrap();
+        // `partial_success`, of more than 127 bytes, with `rejected_spans`.
+        assert_eq!((answer[0], &answer[3..5]), (0x0a, &[0x08, 2][..]));
+        assert!(String::from_utf8_lossy(&answer).contains("another span with these ids"));
+        let series = format!(
+            "{{\"traces.span.metrics.duration\",\"span.kind\"=\"SPAN_KIND_{}\"}}",
+            if kind == 2 { "SERVER" } else { "CLIENT" }
+        );
+        assert_eq!(it.count(&series), 2);
+    }
+}
+
+#[test]
 fn errors_are_grpc_statuses() {
     let dir = TestDir::new();
     let path = dir.0.join("tokens");
@@ -130,8 +163,10 @@ fn errors_are_grpc_statuses() {
     check(EXPORT, read, &message, Code::PermissionDenied, "token out lacks scope");
     check(EXPORT, ingest, b"\xff", Code::InvalidArgument, "invalid OTLP request");
     check(EXPORT, ingest, &[0; 201], Code::ResourceExhausted, "body size limit (200 bytes");
-    let traces = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
-    check(traces, ingest, &message, Code::Unimplemented, "topdeck accepts metrics");
+    let logs = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
+    check(logs, ingest, &message, Code::Unimplemented, "topdeck accepts metrics and traces");
+    check(TRACES, None, b"", Code::Unauthenticated, "token with scope ingest");
+    check(TRACES, ingest, b"\xff", Code::InvalidArgument, "invalid OTLP request");
     check("/other.Service/Call", ingest, &message, Code::Unimplemented, "no route");
     assert_eq!(it.rows(RECEIVED).len(), 0);
     let answer = it.runtime.block_on(call(it.address, EXPORT, None, ingest, message));

@@ -16,6 +16,7 @@ mod otel_defaults;
 mod panics;
 mod prometheus_names;
 mod stopping;
+mod traces;
 
 // The worked example `laps` imports them from `crate`, as a file of the crate `api`.
 use api::{ApiRoute, ErrorResponse, IngestFormat, IngestOutcome, IngestRequest, json_response};

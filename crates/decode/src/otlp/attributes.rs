@@ -70,7 +70,7 @@ pub(super) fn read_raw(mut bytes: &[u8], labels: &mut Labels) -> model::Result<(
 
 /// Converts an attribute to a label. An attribute without a value has an empty one, which a series
 /// leaves out.
-pub(super) fn parse_label(message: MessageReader<'_>) -> model::Result<(String, String)> {
+pub(crate) fn parse_label(message: MessageReader<'_>) -> model::Result<(String, String)> {
     let (key, value) = parse_key_value(message).map_err(attribute_error)?;
     let value =
         match value.map(|value| parse_value(value, 0)).transpose().map_err(attribute_error)? {
@@ -81,7 +81,7 @@ pub(super) fn parse_label(message: MessageReader<'_>) -> model::Result<(String, 
     Ok((key.to_owned(), value))
 }
 
-fn parse_key_value(
+pub(crate) fn parse_key_value(
     mut message: MessageReader<'_>,
 ) -> Result<(&str, Option<MessageReader<'_>>), InputError> {
     let (mut key, mut value) = ("", None);

@@ -170,20 +170,50 @@ static SUMMARY: [JsonField; 7] = [
 static QUANTILE: [JsonField; 2] =
     [single_field("quantile", 1, Double), single_field("value", 2, Double)];
 
+static TRACES_REQUEST: [JsonField; 1] =
+    [repeated_field("resourceSpans", 1, Message(&RESOURCE_SPANS))];
+static RESOURCE_SPANS: [JsonField; 2] = [
+    single_field("resource", 1, Message(&RESOURCE)),
+    repeated_field("scopeSpans", 2, Message(&SCOPE_SPANS)),
+];
+static SCOPE_SPANS: [JsonField; 1] = [repeated_field("spans", 2, Message(&SPAN))];
+static SPAN: [JsonField; 9] = [
+    single_field("traceId", 1, Hex),
+    single_field("spanId", 2, Hex),
+    single_field("traceState", 3, Text),
+    single_field("name", 5, Text),
+    single_field("kind", 6, Unsigned),
+    single_field("startTimeUnixNano", 7, Fixed),
+    single_field("endTimeUnixNano", 8, Fixed),
+    repeated_field("attributes", 9, Message(&KEY_VALUE)),
+    single_field("status", 15, Message(&STATUS)),
+];
+static STATUS: [JsonField; 1] = [single_field("code", 3, Unsigned)];
+
 /// Bytes of a message length.
 const LENGTH_BYTES: usize = 5;
 /// Index of the last length byte.
 const LAST: usize = LENGTH_BYTES - 1;
 
+/// Converts an `ExportMetricsServiceRequest`.
+pub(super) fn metrics_to_protobuf(body: &[u8]) -> Result<Vec<u8>> {
+    to_protobuf(body, &REQUEST)
+}
+
+/// Converts an `ExportTraceServiceRequest`, without events and links.
+pub(crate) fn traces_to_protobuf(body: &[u8]) -> Result<Vec<u8>> {
+    to_protobuf(body, &TRACES_REQUEST)
+}
+
 /// Converts a request to protobuf. The output takes at most a few bytes per input byte.
-pub(super) fn to_protobuf(body: &[u8]) -> Result<Vec<u8>> {
+fn to_protobuf(body: &[u8], request: &'static [JsonField]) -> Result<Vec<u8>> {
     let mut writer = ProtobufTranscoder {
         tokens: JsonTokenizer::new(body),
         out: Vec::with_capacity(body.len()),
     };
     let at = writer.tokens.offset();
     match writer.tokens.value()? {
-        JsonToken::Object => writer.write_message(&REQUEST)?,
+        JsonToken::Object => writer.write_message(request)?,
         found => return Err(unexpected_token(at, "an object", &found)),
     }
     if !writer.tokens.has_next_document() {
@@ -263,7 +293,7 @@ impl ProtobufTranscoder<'_> {
                 decoded.map(|bytes| self.bytes(field, &bytes))
             }
             (Hex, JsonToken::Text(text)) => {
-                // An invalid id concerns its exemplar only: an id of one byte is invalid too.
+                // An invalid id concerns its exemplar or span only; one byte is invalid too.
                 let id = decode_hex(text).unwrap_or_else(|| vec![0]);
                 self.bytes(field, &id);
                 Some(())

@@ -11,14 +11,14 @@ use decode::remote_read::{self, MATCHERS_MAX, QUERIES_MAX};
 use decode::remote_write::{self, RemoteWriteVersion};
 use decode::{
     DecodedSample, DecodedValue, InputError, InputFormat, SampleSink, SeriesSink, Unit,
-    VecSeriesSink, detect, graphite, influx, otlp, prometheus_protobuf, read, statsd, tsdb,
+    VecSeriesSink, detect, graphite, influx, otlp, prometheus_protobuf, read, spans, statsd, tsdb,
 };
 
 /// Panics if the property is violated.
 pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each fuzz target of a decoder.
-pub(crate) const CHECKS: [(&str, FuzzCheck); 16] = [
+pub(crate) const CHECKS: [(&str, FuzzCheck); 17] = [
     ("read_numbers", |bytes| check_format(InputFormat::Numbers, bytes)),
     ("read_hlog", |bytes| check_format(InputFormat::Hlog, bytes)),
     ("read_circllhist", |bytes| check_format(InputFormat::Circllhist, bytes)),
@@ -27,6 +27,7 @@ pub(crate) const CHECKS: [(&str, FuzzCheck); 16] = [
     ("read_prometheus", |bytes| check_format(InputFormat::Prometheus, bytes)),
     ("read_frames", |bytes| check_format(InputFormat::Frames, bytes)),
     ("read_otlp", check_otlp),
+    ("read_spans", check_spans),
     ("detect", check_detection),
     ("remote_write", check_remote_write),
     ("remote_read", check_remote_read),
@@ -185,6 +186,17 @@ fn check_otlp(bytes: &[u8]) {
         assert!(rows.samples >= summary.points, "a summary has several");
         assert!(summary.errors.iter().all(|error| !error.contains('\n')), "of one line");
         assert_eq!(summary.rejected == 0, summary.errors.is_empty());
+    }
+}
+
+fn check_spans(bytes: &[u8]) {
+    for read in [spans::read_otlp_protobuf, spans::read_otlp_json] {
+        let mut rows = KeyedSeries::default();
+        let Ok(summary) = read(bytes, &mut rows) else { continue };
+        assert!(rows.samples <= 2 * summary.measured, "a histogram and a counter");
+        assert!(rows.samples > 0 || summary.measured == 0);
+        assert!(summary.errors.iter().all(|error| !error.contains('\n')), "of one line");
+        assert_eq!(summary.rejected() == 0, summary.errors.is_empty());
     }
 }
 

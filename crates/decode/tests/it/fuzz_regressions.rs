@@ -66,6 +66,7 @@ fn seeds() -> Vec<Vec<u8>> {
             seeds.push(fs::read(path).unwrap());
         }
     }
+    seeds.push(fs::read(root().join("testdata/decode/traces/python.pb")).unwrap());
     seeds.retain(|seed| seed.len() <= 1 << 14);
     seeds.sort();
     seeds.dedup();

@@ -435,7 +435,7 @@ proptest! {
         let json = serde_json::to_vec(&request).unwrap();
         prop_assert_eq!(read_json(&json, NOW, &mut from_json).unwrap(), has_row);
         prop_assert_eq!(&from_json.rows, &rows);
-        let again = ExportMetricsServiceRequest::decode(&json::to_protobuf(&json).unwrap()[..]);
+        let again = ExportMetricsServiceRequest::decode(&json::metrics_to_protobuf(&json).unwrap()[..]);
         prop_assert_eq!(again.unwrap(), request);
     }
 
