@@ -14,6 +14,7 @@ mod otlp;
 mod otlp_traces;
 mod record;
 mod remote_write;
+mod zipkin;
 
 use axum::Router;
 
@@ -31,6 +32,7 @@ pub(crate) const FORMATS: &[IngestFormatRow] = &[
     IngestFormatRow::of::<hlog::HlogFormat>(),
     IngestFormatRow::of::<otlp::OtlpFormat>(),
     IngestFormatRow::of::<otlp_traces::TracesFormat>(),
+    IngestFormatRow::of::<zipkin::ZipkinFormat>(),
     IngestFormatRow::of::<remote_write::RemoteWriteFormat>(),
     IngestFormatRow::of::<influx::InfluxFormat>(),
     IngestFormatRow::of::<import::ImportFormat>(),

@@ -6,7 +6,7 @@
 //! whole. JSON is converted to protobuf first, so there is one decoder, and no span is copied.
 //!
 //! Source: opentelemetry-proto, `collector/trace/v1/trace_service.proto` and
-//! `trace/v1/trace.proto`.
+//! `trace/v1/trace.proto`; <https://zipkin.io/zipkin-api/zipkin2-api.yaml>.
 
 #![cfg_attr(
     not(test),
@@ -18,6 +18,7 @@ mod span_message;
 mod span_name;
 mod span_recorder;
 mod span_sample;
+mod zipkin;
 
 use codecs::protobuf::MessageReader;
 
@@ -43,7 +44,7 @@ pub enum SpanProblem {
     MalformedId,
     /// The request has a span of the same ids and kind.
     Duplicate,
-    /// It has no end.
+    /// It has no end: Zipkin's spans need not have a duration.
     NoEnd,
     /// It ends before it starts.
     EndsBeforeStart,
@@ -158,6 +159,11 @@ pub fn read_otlp_protobuf(
 /// Reads an `ExportTraceServiceRequest` in JSON. See [`read_otlp_protobuf`].
 pub fn read_otlp_json(body: &[u8], sink: &mut dyn SeriesSink) -> Result<SpanSummary, InputError> {
     read_otlp_protobuf(&json::traces_to_protobuf(body)?, sink)
+}
+
+/// Reads a list of Zipkin's spans in JSON, version 2. See [`read_otlp_protobuf`].
+pub fn read_zipkin(body: &[u8], sink: &mut dyn SeriesSink) -> Result<SpanSummary, InputError> {
+    read_otlp_protobuf(&zipkin::to_protobuf(body)?, sink)
 }
 
 fn read_resource<'a>(

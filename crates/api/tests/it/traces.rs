@@ -117,3 +117,21 @@ fn bodies_are_compressed_and_rejected_spans_reported() {
         .check(415, "unsupported content type");
     assert_eq!(it.count(DURATIONS), 3);
 }
+
+#[test]
+fn zipkin_is_measured_as_well() {
+    let it = ServerFixture::new();
+    let span = |id: u64, micros: u64| {
+        json!({ "traceId": format!("{id:016x}"), "id": format!("{id:016x}"), "kind": "SERVER",
+            "name": format!("get /users/{id}"), "timestamp": now() / 1000 - micros,
+            "duration": micros, "localEndpoint": { "serviceName": "shop" } })
+    };
+    let spans = json!([span(1, 1500), span(2, 2500), span(2, 2500)]);
+    let answer = it.post("/api/v2/spans", JSON, spans.to_string());
+    assert_eq!((answer.status, answer.body.len()), (202, 0), "{answer:?}");
+    assert_eq!(it.count(r#"{"traces.span.metrics.duration","span.name"="get /users/{n}"}"#), 2);
+    it.post("/api/v2/spans", "", "{}")
+        .check(400, "invalid Zipkin request: byte 0: expected a list");
+    let protobuf = "Content-Type: application/x-protobuf\r\n";
+    it.post("/api/v2/spans", protobuf, "").check(415, "expected application/json");
+}

@@ -426,3 +426,52 @@ fn memory_of_a_request_is_bounded() {
     assert_eq!(sink.rows.iter().map(count).sum::<u64>(), 20_000);
     assert!(sink.rows.len() > 2 * 10_000, "{}", sink.rows.len());
 }
+
+/// Zipkin's example with a server, a client that shares its id, and what else is optional.
+#[test]
+fn spans_of_zipkin_are_measured() {
+    let body = serde_json::json!([
+        { "traceId": "5982fe77008310cc80f1da5e10147517", "id": "90394f6bcffb5d13",
+          "parentId": "5982fe77008310cc", "name": "get /users/17", "kind": "SERVER",
+          "timestamp": START / 1000, "duration": 1500, "shared": true,
+          "localEndpoint": { "serviceName": "shop", "ipv4": "127.0.0.1" },
+          "annotations": [{ "timestamp": 1, "value": "foo" }],
+          "tags": { "http.path": "/users/17", "error": "503", "list": [1] } },
+        { "traceId": "5982fe77008310cc80f1da5e10147517", "id": "90394f6bcffb5d13",
+          "name": "get", "kind": "CLIENT", "timestamp": START / 1000, "duration": 2000.0,
+          "localEndpoint": null, "tags": { "error": "false" } },
+        { "traceId": "80f1da5e10147517", "id": "90394f6bcffb5d14",
+          "timestamp": START / 1000, "duration": 1, "tags": { "span.kind": "internal" },
+          "localEndpoint": { "serviceName": "shop" } },
+        { "traceId": "80f1da5e10147517", "id": "90394f6bcffb5d15", "name": "no duration" },
+        { "traceId": "x", "id": "90394f6bcffb5d16", "timestamp": 1, "duration": 1 },
+        { "traceId": "80f1da5e10147517", "id": "90394f6bcffb5d17", "timestamp": 1,
+          "duration": 1e300 },
+        { "unknown": { "a": [1, { "b": null }] } },
+    ]);
+    let mut sink = VecSeriesSink::default();
+    let summary = read_zipkin(body.to_string().as_bytes(), &mut sink).unwrap();
+    let problem = |problem: SpanProblem| summary.problems[problem as usize];
+    assert_eq!((summary.measured, summary.rejected()), (3, 4), "{summary:?}");
+    assert_eq!((problem(SpanProblem::MalformedId), problem(SpanProblem::NoEnd)), (2, 1));
+    assert_eq!(problem(SpanProblem::InvalidTime), 1);
+    expect_test::expect_file!["../../../../testdata/decode/traces/zipkin.txt"]
+        .assert_eq(&lines(&sink));
+}
+
+#[test]
+fn invalid_request_of_zipkin_is_an_error() {
+    let check = |body: &str, expected: &str| {
+        let error = read_zipkin(body.as_bytes(), &mut VecSeriesSink::default()).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    };
+    check("{}", "byte 0: expected a list of spans, found \"{}\"");
+    check("[1]", "byte 1: expected a span, found \"1]\"");
+    check("[{}", "byte 3: expected a comma or ], found the end of the input");
+    check("[] 1", "byte 3: expected the end of the request, found \"1\"");
+    let text = r#"[{"duration":"long"}]"#;
+    check(text, "byte 13: expected microseconds, found \"long\"");
+    check("[{\"duration\":-1}]", "byte 13: expected microseconds, found \"-1\"");
+    let empty = read_zipkin(b"[]", &mut VecSeriesSink::default());
+    assert_eq!(empty, Ok(SpanSummary::default()));
+}

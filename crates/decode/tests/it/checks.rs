@@ -190,7 +190,7 @@ fn check_otlp(bytes: &[u8]) {
 }
 
 fn check_spans(bytes: &[u8]) {
-    for read in [spans::read_otlp_protobuf, spans::read_otlp_json] {
+    for read in [spans::read_otlp_protobuf, spans::read_otlp_json, spans::read_zipkin] {
         let mut rows = KeyedSeries::default();
         let Ok(summary) = read(bytes, &mut rows) else { continue };
         assert!(rows.samples <= 2 * summary.measured, "a histogram and a counter");
