@@ -13,11 +13,11 @@ use hist::codec::header::Temporality;
 use journal::Level;
 use model::{BatchWriter, Gap, Sample, SampleValue, Selector, Series, SeriesKind};
 use query::{
-    FreshCount, Language, NumberGroups, QueryRequest, Result, STALE_BITS, SeriesHandle,
-    SeriesPoint, Settings, Source, SourceRead, StoreSource, execute, promql,
+    FreshCount, Language, NumberGroups, QueryRequest, QueryResult, Result, STALE_BITS,
+    SeriesHandle, SeriesPoint, Settings, Source, SourceRead, StoreSource, execute, promql,
 };
 use sim::SimDisk;
-use store::{MINUTE, NumberAggregate, Options, SECOND, Store, TimeGrid};
+use store::{MINUTE, NumberAggregate, Options, ReadView, SECOND, Store, TimeGrid};
 
 /// Ten minutes before midnight, where partitions change.
 const START: i64 = 1_600_041_000 * SECOND;
@@ -177,6 +177,67 @@ fn fill(store: &Store, random: &mut Random, kind: SeriesKind) {
     }
 }
 
+/// Answer to a query, and how often it read ahead, counted, read groups and selected.
+fn ask(
+    view: &ReadView,
+    text: &str,
+    (start, end, step): (i64, i64, i64),
+    reads_ahead: bool,
+) -> (QueryResult, [u64; 4]) {
+    let options = promql::Options::default();
+    let request = QueryRequest { text, language: Language::PromQl, start, end, step, options };
+    let source = CountedSource {
+        source: StoreSource::new(view),
+        reads_ahead,
+        ahead: AtomicU64::new(0),
+        counted: AtomicU64::new(0),
+        grouped: AtomicU64::new(0),
+        selected: AtomicU64::new(0),
+    };
+    let settings = Settings { threads: 2, ..Settings::default() };
+    let answer = execute(&source, &request, &settings, &|| false).unwrap();
+    let CountedSource { ahead, counted, grouped, selected, .. } = &source;
+    let counts = [ahead, counted, grouped, selected].map(|count| count.load(Ordering::Relaxed));
+    (answer, counts)
+}
+
+/// One sample per host: sums of some overflow, depending on the order of the series.
+fn fill_with_huge_numbers(store: &Store) {
+    let mut writer = BatchWriter::default();
+    for host in 0..HOSTS {
+        let (zone, host_name) = (format!("z{}", host % 7), format!("h{host:04}"));
+        let series = Series::new("m", SeriesKind::Gauge);
+        let labels = [("host", host_name), ("zone", zone.clone())];
+        writer.series(&series.with_labels(labels).validate().unwrap());
+        let huge = 0.6 * f64::MAX;
+        let number = match (zone.as_str(), host / 7 % 2) {
+            ("z0", 0) | ("z1", 1) => huge,
+            ("z0", _) | ("z1", _) => -huge,
+            ("z2", _) => f64::MAX / 200.0,
+            ("z3", 0) => f64::INFINITY,
+            _ => host as f64,
+        };
+        let sample = Sample { start: START, end: START, value: SampleValue::Number(number) };
+        writer.sample(&sample).unwrap();
+    }
+    let _acknowledged = store.ingest(None, &writer.finish(), Level::Process).unwrap();
+    store.catch_up().unwrap();
+}
+
+/// A sum of both signs was infinite in one order and finite in another.
+#[test]
+fn sums_that_overflow_are_those_of_single_reads() {
+    let store = open_store();
+    fill_with_huge_numbers(&store);
+    let view = store.view().unwrap();
+    for text in ["sum by (zone) (m)", "avg by (zone) (m)", "sum(m)", "avg(max_over_time(m[5m]))"] {
+        let (expected, _) = ask(&view, text, (START + 1, START + 1, 0), false);
+        let (found, counts) = ask(&view, text, (START + 1, START + 1, 0), true);
+        assert!(counts[2] > 0, "{text} reads no groups");
+        assert_eq!(format!("{:?}", found.data), format!("{:?}", expected.data), "{text}");
+    }
+}
+
 const QUERIES: [&str; 23] = [
     "count(m)",
     "group(m)",
@@ -225,32 +286,9 @@ fn results_are_those_of_single_reads() {
                     if step > 0 && text == "m[2m]" {
                         continue;
                     }
-                    let options = promql::Options::default();
-                    let request = QueryRequest {
-                        text,
-                        language: Language::PromQl,
-                        start,
-                        end: start + length,
-                        step,
-                        options,
-                    };
-                    let ask = |reads_ahead| {
-                        let source = CountedSource {
-                            source: StoreSource::new(&view),
-                            reads_ahead,
-                            ahead: AtomicU64::new(0),
-                            counted: AtomicU64::new(0),
-                            grouped: AtomicU64::new(0),
-                            selected: AtomicU64::new(0),
-                        };
-                        let settings = Settings { threads: 2, ..Settings::default() };
-                        let answer = execute(&source, &request, &settings, &|| false).unwrap();
-                        let CountedSource { ahead, counted, grouped, selected, .. } = &source;
-                        let counts = [ahead, counted, grouped, selected];
-                        (answer, counts.map(|count| count.load(Ordering::Relaxed)))
-                    };
-                    let (expected, _) = ask(false);
-                    let (found, counts) = ask(true);
+                    let range = (start, start + length, step);
+                    let (expected, _) = ask(&view, text, range, false);
+                    let (found, counts) = ask(&view, text, range, true);
                     // NaN differs from itself.
                     let text_of = |data: &query::ResultData| format!("{data:?}");
                     assert_eq!(text_of(&found.data), text_of(&expected.data), "{text}");

@@ -83,6 +83,7 @@ impl Evaluation<'_> {
         if self.fold_numbers(aggregate, steps, &mut *groups)? {
             return groups.finish(self, aggregate);
         }
+        groups = group_aggregator(aggregate.op);
         let sums_of = Some(grouping).filter(|_| aggregate.op == AggregateOp::Sum);
         self.streams_in_batches(&aggregate.input, steps, sums_of, &mut |evaluation, batch| {
             match batch {

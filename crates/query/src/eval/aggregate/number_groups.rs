@@ -1,6 +1,7 @@
 //! `sum`, `avg`, `count` and `group` of very many series of numbers: only the labels by which they
 //! are grouped are read. The results are those of other aggregations, except that the series of a
-//! group are added in another order, which the compensated sums hide but for the last bit.
+//! group are added in another order, which the compensated sums hide but for the last bit. If a sum
+//! could overflow in some order, the series are read again, in that of other aggregations.
 
 use std::ops::Range;
 
@@ -45,8 +46,8 @@ impl<'p> NumberInput<'p> {
 }
 
 impl Evaluation<'_> {
-    /// Adds the values of the series of numbers that an aggregation is of to its groups; false if
-    /// these are others, or few.
+    /// Adds the values of the series of numbers that an aggregation is of to its groups. If these
+    /// are others or few, or their order matters, it is false, and the groups are of no use.
     pub(super) fn fold_numbers(
         &mut self,
         aggregate: &Aggregation,
@@ -91,8 +92,13 @@ impl Evaluation<'_> {
             group_of.push((folded.group_at(labels, steps), stream));
         }
         let mut has_value = vec![false; found.series()];
+        let is_summed = matches!(aggregate.op, AggregateOp::Sum | AggregateOp::Avg);
+        let (mut largest, gaps_before) = (0.0_f64, self.gaps.len());
         let take = &mut |row: &GroupedRow<'_>, points: &mut Vec<Option<StepValue>>| {
             has_value[row.series] |= points.iter().any(Option::is_some);
+            if is_summed {
+                largest = points.iter().flatten().map(finite_magnitude).fold(largest, f64::max);
+            }
             let (group, stream) = &group_of[row.group];
             folded.push_at(*group, (stream.drops_name, stream.labels.name()), points);
             Ok(())
@@ -103,6 +109,11 @@ impl Evaluation<'_> {
                 let call = (call, kernel, span);
                 self.each_number_window(call, steps, &*found, AHEAD_SAMPLES, take)?;
             }
+        }
+        // Twice, because the sums are rounded.
+        if (2.0 * largest * found.series() as f64).is_infinite() {
+            self.gaps.truncate(gaps_before);
+            return Ok(false);
         }
         let order = found.order(&|series| has_value[series]);
         folded.set_order(&order.into_iter().map(|group| group_of[group].0).collect::<Vec<_>>());
@@ -156,6 +167,12 @@ impl Evaluation<'_> {
         self.gaps.extend(gaps);
         Ok(())
     }
+}
+
+/// Distance of a number and its finite bounds from 0.
+fn finite_magnitude(value: &StepValue) -> f64 {
+    let bounds = value.bracket().map_or([0.0; 3], |of| [of.lower, of.estimate, of.upper]);
+    bounds.into_iter().filter(|end| end.is_finite()).fold(0.0, |most, end| most.max(end.abs()))
 }
 
 /// Series between two checks of the deadline.
