@@ -6,12 +6,14 @@
 //! directory, which is made with the first link and which no other user can read. The id is an
 //! HMAC, too, so that it says nothing about the alert.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use net::signature::to_hex;
 use ring::hmac;
@@ -35,6 +37,10 @@ const KEY_BYTES: usize = 32;
 /// Bytes of an id.
 const ID_BYTES: usize = 16;
 const KEY_NAME: &str = "key";
+/// Extension of a file that is being written.
+const NEW_EXTENSION: &str = "new";
+/// Least distance of the times of two pictures, if the clock was set back.
+const PUBLISHED_APART: Duration = Duration::from_millis(1);
 const SECOND_NS: i64 = 1_000_000_000;
 
 /// Held while a picture is written: contacts have a thread each, and one notification may go to
@@ -74,7 +80,7 @@ impl PictureLinks {
         let id = to_hex(&id.as_ref()[..ID_BYTES]);
         let path = self.dir.join(format!("{id}.png"));
         replace(&path, &picture.png)?;
-        self.remove_oldest()?;
+        self.remove_others(&path)?;
         let expires = now_ns / SECOND_NS + VALIDITY_S;
         let signature = hmac::sign(&key, signed_text(&id, expires).as_bytes());
         let mut link = base_url.trim_end_matches('/').to_owned();
@@ -119,20 +125,29 @@ impl PictureLinks {
         }
     }
 
-    /// Removes the oldest pictures above the limit.
-    fn remove_oldest(&self) -> io::Result<()> {
-        let mut pictures = Vec::new();
+    /// Removes the oldest pictures above the limit, and what writes that failed left. The picture
+    /// that was just published becomes the newest, also after the clock was set back.
+    fn remove_others(&self, published: &Path) -> io::Result<()> {
+        let mut others = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
-            let entry = entry?;
-            if entry.path().extension().is_some_and(|extension| extension == "png") {
-                pictures.push((entry.metadata()?.modified()?, entry.path()));
+            let path = entry?.path();
+            match path.extension().and_then(OsStr::to_str) {
+                Some("png") if path != published => {
+                    others.push((fs::metadata(&path)?.modified()?, path));
+                }
+                Some(NEW_EXTENSION) => fs::remove_file(path)?,
+                _ => {}
             }
         }
-        let excess = pictures.len().saturating_sub(PICTURES_MAX);
-        if excess > 0 {
-            pictures.sort_unstable();
+        others.sort_unstable();
+        if let Some((newest, _)) = others.last()
+            && fs::metadata(published)?.modified()? <= *newest
+        {
+            let file = File::options().write(true).open(published)?;
+            file.set_modified(*newest + PUBLISHED_APART)?;
         }
-        pictures.iter().take(excess).try_for_each(|(_, path)| fs::remove_file(path))
+        let excess = (others.len() + 1).saturating_sub(PICTURES_MAX);
+        others.iter().take(excess).try_for_each(|(_, path)| fs::remove_file(path))
     }
 }
 
@@ -154,12 +169,14 @@ fn read_key(path: &Path) -> io::Result<hmac::Key> {
 
 /// Replaces a file by one that no other user can read.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("new");
+    let new = path.with_extension(NEW_EXTENSION);
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, path)
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    written.and_then(|()| fs::rename(&new, path)).inspect_err(|_| {
+        // On a full disk it would stay. The error of the write is returned.
+        let _ = fs::remove_file(&new);
+    })
 }
 
 /// Bytes of lower-case hexadecimal digits.
@@ -223,8 +240,8 @@ mod tests {
         let end_ns = NOW_NS + VALIDITY_S * SECOND_NS;
         assert!(read(end_ns).is_some());
         assert!(read(end_ns + SECOND_NS).is_none());
-        // A repeat has the same picture.
-        assert_eq!(publish(&links, "a", b"PNG"), [id, expires, signature]);
+        // A repeat has the same picture, also after a restart.
+        assert_eq!(publish(&bench.links(), "a", b"PNG"), [id, expires, signature]);
     }
 
     /// Two contacts send the first notification at the same time.
@@ -316,5 +333,38 @@ mod tests {
         assert!(links.read(&id, &expires, &signature, NOW_NS).is_some());
         let left = fs::read_dir(bench.0.join("pictures")).unwrap().count();
         assert_eq!(left, PICTURES_MAX + 1, "the pictures and the key");
+    }
+
+    /// A picture was removed as soon as it was published.
+    #[test]
+    fn pictures_are_kept_after_the_clock_was_set_back() {
+        let bench = LinksBench::new("clock");
+        let links = bench.links();
+        let later = std::time::SystemTime::now() + Duration::from_secs(86_400);
+        publish(&links, "a", b"PNG");
+        for number in 0..PICTURES_MAX {
+            let path = bench.0.join(format!("pictures/{number}.png"));
+            File::create(path).unwrap().set_modified(later).unwrap();
+        }
+        let published = ["b", "c"].map(|alert| publish(&links, alert, b"PNG"));
+        for [id, expires, signature] in published {
+            assert!(links.read(&id, &expires, &signature, NOW_NS).is_some());
+        }
+    }
+
+    #[test]
+    fn failed_write_leaves_no_file() {
+        let bench = LinksBench::new("failed");
+        publish(&bench.links(), "a", b"PNG");
+        let dir = bench.0.join("pictures");
+        let taken = dir.join("b.png");
+        fs::create_dir(&taken).unwrap();
+        replace(&taken, b"PNG").unwrap_err();
+        assert!(!dir.join("b.new").exists());
+        fs::remove_dir(&taken).unwrap();
+        // Of a process that was killed.
+        fs::write(dir.join("c.new"), "PN").unwrap();
+        publish(&bench.links(), "a", b"PNG");
+        assert!(!dir.join("c.new").exists());
     }
 }
