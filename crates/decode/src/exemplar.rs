@@ -14,18 +14,18 @@ use model::{Exemplar, ExemplarAttributes, ExemplarSource};
 
 use crate::input_error::InputError;
 
-/// Why an exemplar was refused, or changed.
+/// Why an exemplar was rejected, or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExemplarProblem {
-    /// It cannot be parsed: refused.
+    /// It cannot be parsed: rejected.
     Malformed,
-    /// A trace or span id of another length: refused.
+    /// A trace or span id of another length: rejected.
     MalformedId,
-    /// It has no value, or one that is not finite: refused.
+    /// It has no value, or one that is not finite: rejected.
     InvalidValue,
-    /// Its time is not within 64 bits of nanoseconds: refused.
+    /// Its time is not within 64 bits of nanoseconds: rejected.
     InvalidTime,
-    /// Further exemplars of a line or a series than are read: refused, and counted once.
+    /// Further exemplars of a line or a series than are read: rejected, and counted once.
     TooMany,
     /// Accepted, with attributes cut off or left out.
     Truncated,

@@ -35,7 +35,7 @@ pub trait SeriesSink {
     ) -> bool {
         false
     }
-    /// An exemplar that was refused, or changed.
+    /// An exemplar that was rejected, or changed.
     fn exemplar_problem(&mut self, _problem: ExemplarProblem) {}
     /// Whether a span name of a service may become a label. Sinks that store series bound their
     /// number; [`crate::spans::OTHER_NAME`] stands for further ones, and is itself refused for a

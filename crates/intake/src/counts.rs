@@ -1,6 +1,6 @@
 //! Monotonic counts of a producer.
 
-use model::{BatchReader, Gap};
+use model::{Batch, BatchReader, BatchSeries, Gap, SeriesId};
 
 /// Maximum number of distinct loss reasons per producer; further reasons are added up as one.
 pub(crate) const REASONS_MAX: usize = 16;
@@ -105,4 +105,13 @@ pub(crate) fn count_batch(bytes: &[u8]) -> model::Result<(ProducerCounts, Vec<Ga
         counts.values = counts.values.saturating_add(entry?.values()?);
     }
     Ok((counts, reader.gaps().to_vec()))
+}
+
+/// The first series that a batch references by id only.
+pub(crate) fn first_by_id(batch: &Batch) -> Option<SeriesId> {
+    let mut entries = batch.read().map(|entry| entry.expect("BUG: the batch was checked"));
+    entries.find_map(|entry| match entry.series {
+        BatchSeries::Id(id) => Some(id),
+        BatchSeries::Key(_) => None,
+    })
 }

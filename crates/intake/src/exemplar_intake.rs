@@ -28,15 +28,17 @@ impl Default for ExemplarPolicy {
     }
 }
 
-/// Why the intake refuses an exemplar that a decoder accepted.
+/// Why the intake rejects an exemplar that a decoder accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExemplarRefusal {
+pub(crate) enum ExemplarRejection {
     /// Exemplars are disabled.
     Disabled,
     /// The batch has its maximum of exemplars.
     BatchFull,
     /// The series is invalid.
     InvalidSeries,
+    /// The manifest of the store does not say yet that the journal has exemplars.
+    NotAnnounced,
 }
 
 /// Policy and counters.
@@ -47,33 +49,38 @@ pub(crate) struct ExemplarIntake {
     salt: [u8; 16],
     accepted: EventCounter,
     truncated: EventCounter,
-    refused: Vec<(&'static str, EventCounter)>,
+    rejected: Vec<(&'static str, EventCounter)>,
 }
 
-impl ExemplarRefusal {
-    const ALL: [ExemplarRefusal; 3] =
-        [ExemplarRefusal::Disabled, ExemplarRefusal::BatchFull, ExemplarRefusal::InvalidSeries];
+impl ExemplarRejection {
+    const ALL: [ExemplarRejection; 4] = [
+        ExemplarRejection::Disabled,
+        ExemplarRejection::BatchFull,
+        ExemplarRejection::InvalidSeries,
+        ExemplarRejection::NotAnnounced,
+    ];
 
     fn name(self) -> &'static str {
         match self {
-            ExemplarRefusal::Disabled => "disabled",
-            ExemplarRefusal::BatchFull => "batch_full",
-            ExemplarRefusal::InvalidSeries => "invalid_series",
+            ExemplarRejection::Disabled => "disabled",
+            ExemplarRejection::BatchFull => "batch_full",
+            ExemplarRejection::InvalidSeries => "invalid_series",
+            ExemplarRejection::NotAnnounced => "not_announced",
         }
     }
 }
 
 impl ExemplarIntake {
     pub(crate) fn new(policy: ExemplarPolicy, journal: u128, meter: &Meter) -> ExemplarIntake {
-        let about = "Exemplars refused, by reason; their samples are stored";
+        let about = "Exemplars rejected, by reason; their samples are stored";
         let problems = ExemplarProblem::ALL.into_iter();
         let problems = problems.filter(|problem| *problem != ExemplarProblem::Truncated);
         let reasons = problems.map(ExemplarProblem::name);
-        let refused = reasons
-            .chain(ExemplarRefusal::ALL.map(ExemplarRefusal::name))
+        let rejected = reasons
+            .chain(ExemplarRejection::ALL.map(ExemplarRejection::name))
             .map(|reason| {
                 let labels = [("reason", reason)];
-                (reason, meter.counter("topdeck_exemplars_refused_total", about, &labels))
+                (reason, meter.counter("topdeck_exemplars_rejected_total", about, &labels))
             })
             .collect();
         let counter = |name, about| meter.counter(name, about, &[]);
@@ -88,7 +95,7 @@ impl ExemplarIntake {
                 "topdeck_exemplars_truncated_total",
                 "Exemplars with attributes cut off or left out because of their size or number",
             ),
-            refused,
+            rejected,
         }
     }
 
@@ -99,17 +106,19 @@ impl ExemplarIntake {
     /// A batch without its exemplars if these are disabled, and their number.
     pub(crate) fn without_disabled(&self, batch: &Batch) -> model::Result<(Option<Batch>, u64)> {
         match batch.exemplars() {
-            refused if refused > 0 && !self.is_enabled() => {
-                Ok((Some(batch.without_exemplars()?), refused))
+            rejected if rejected > 0 && !self.is_enabled() => {
+                Ok((Some(batch.without_exemplars()?), rejected))
             }
             _ => Ok((None, 0)),
         }
     }
 
-    pub(crate) fn count_accepted(&self, exemplars: u64) {
-        if exemplars > 0 {
-            self.accepted.add(exemplars);
+    /// Counts the exemplars of a batch that was appended; the store has dropped some of them.
+    pub(crate) fn count_appended(&self, exemplars: u64, dropped: u64) {
+        if exemplars > dropped {
+            self.accepted.add(exemplars - dropped);
         }
+        self.count_rejected(ExemplarRejection::NotAnnounced, dropped);
     }
 
     pub(crate) fn count_problem(&self, problem: ExemplarProblem) {
@@ -119,12 +128,13 @@ impl ExemplarIntake {
         }
     }
 
-    pub(crate) fn count_refused(&self, refusal: ExemplarRefusal, exemplars: u64) {
-        self.count_reason(refusal.name(), exemplars);
+    pub(crate) fn count_rejected(&self, rejection: ExemplarRejection, exemplars: u64) {
+        self.count_reason(rejection.name(), exemplars);
     }
 
     fn count_reason(&self, reason: &str, exemplars: u64) {
-        if let Some((_, counter)) = self.refused.iter().find(|(known, _)| *known == reason) {
+        let counter = self.rejected.iter().find(|(known, _)| *known == reason);
+        if let Some((_, counter)) = counter.filter(|_| exemplars > 0) {
             counter.add(exemplars);
         }
     }

@@ -8,12 +8,12 @@ use hist::codec::frame_body::HistogramBody;
 use model::{BatchWriter, Exemplar, Gap, Sample, SampleValue, Series};
 use store::{NewSeries, Store};
 
-use crate::exemplar_intake::{ExemplarIntake, ExemplarRefusal};
+use crate::exemplar_intake::{ExemplarIntake, ExemplarRejection};
 use crate::key_encoding::SeriesKeyEncoding;
 use crate::rejections::{Rejection, Rejections};
 use crate::series_cache::{CachedSeries, SeriesCache};
 
-/// Maximum size of the exemplars of a batch; further ones are refused. Some 10,000 without
+/// Maximum size of the exemplars of a batch; further ones are rejected. Some 10,000 without
 /// attributes.
 const BATCH_EXEMPLAR_BYTES_MAX: usize = 1 << 20;
 
@@ -161,7 +161,7 @@ impl IngestWriter {
             return 0;
         }
         let discarded = self.batch.discard_exemplars();
-        self.exemplars.count_refused(ExemplarRefusal::BatchFull, discarded);
+        self.exemplars.count_rejected(ExemplarRejection::BatchFull, discarded);
         discarded
     }
 
@@ -290,10 +290,10 @@ impl SeriesSink for IngestWriter {
         series: &mut dyn FnMut() -> model::Result<Series>,
         exemplar: &Exemplar,
     ) -> bool {
-        let refusal = if !self.exemplars.is_enabled() {
-            ExemplarRefusal::Disabled
+        let rejection = if !self.exemplars.is_enabled() {
+            ExemplarRejection::Disabled
         } else if self.batch.exemplar_bytes() >= BATCH_EXEMPLAR_BYTES_MAX {
-            ExemplarRefusal::BatchFull
+            ExemplarRejection::BatchFull
         } else {
             match self.series_of_exemplar(key, series) {
                 Ok(known) => {
@@ -305,10 +305,10 @@ impl SeriesSink for IngestWriter {
                     self.counts_truncation = !is_cut;
                     return true;
                 }
-                Err(_) => ExemplarRefusal::InvalidSeries,
+                Err(_) => ExemplarRejection::InvalidSeries,
             }
         };
-        self.exemplars.count_refused(refusal, 1);
+        self.exemplars.count_rejected(rejection, 1);
         self.counts_truncation = false;
         false
     }

@@ -14,7 +14,7 @@ use crate::acknowledged_damage::AcknowledgedDamage;
 use crate::audit::{Audit, AuditInputs, DownstreamStage, SourceCounts};
 use crate::counts::{self, ProducerCounts};
 use crate::error::{Error, Result};
-use crate::exemplar_intake::{ExemplarIntake, ExemplarRefusal};
+use crate::exemplar_intake::{ExemplarIntake, ExemplarRejection};
 use crate::group_commit::{GroupCommit, PendingAck};
 use crate::ingest_writer::{IngestWriter, SeriesAdmission};
 use crate::key_encoding::SeriesKeyEncoding;
@@ -201,23 +201,27 @@ impl IntakeState {
             values,
             ..ProducerCounts::default()
         };
-        let append = || match self.target.append(identity, &batch) {
-            // The store does not know a series any more: the batch is sent with canonical keys.
-            Err(store::Error::UnknownSeries { .. }) => {
-                self.series_cache.clear();
-                let canonical_keys: HashMap<SeriesId, Vec<u8>> =
-                    named.iter().map(|known| (known.id, known.canonical_key.to_vec())).collect();
-                let full_batch =
-                    batch.with_canonical_keys(&mut |id| canonical_keys.get(&id).cloned())?;
-                self.target.append(identity, &full_batch)
-            }
-            done => done,
+        let mut dropped = 0;
+        let append = || {
+            let (ack, count) = match self.target.append(identity, &batch) {
+                // The store does not know a series any more: the batch is sent with canonical keys.
+                Err(store::Error::UnknownSeries { .. }) => {
+                    self.series_cache.clear();
+                    let keys = named.iter().map(|it| (it.id, it.canonical_key.to_vec()));
+                    let keys: HashMap<SeriesId, Vec<u8>> = keys.collect();
+                    let full_batch = batch.with_canonical_keys(&mut |id| keys.get(&id).cloned())?;
+                    self.target.append(identity, &full_batch)?
+                }
+                done => done?,
+            };
+            dropped = count;
+            Ok(ack)
         };
         let pending_ack =
             self.append_counted(batch.bytes().len(), identity.producer, &counts, append)?;
         // A duplicate is not in the journal, and the canonical keys in it need not be either.
         if !pending_ack.is_duplicate() {
-            self.exemplars.count_accepted(batch.exemplars());
+            self.exemplars.count_appended(batch.exemplars(), dropped);
             told.iter().for_each(|known| known.set_registered());
         }
         Ok(pending_ack)
@@ -230,22 +234,27 @@ impl IntakeState {
         batch: &Batch,
     ) -> Result<PendingAck> {
         if self.target.store().is_none()
-            && let Some(id) = first_by_id(batch)
+            && let Some(id) = counts::first_by_id(batch)
         {
             self.outcomes.rejected.add(1);
             return Err(model::Error::UnknownSeries { id }.into());
         }
         let within = self.enforce_series_limits(identity.producer, batch)?;
         let batch = within.as_ref().unwrap_or(batch);
-        let (without, refused) = self.exemplars.without_disabled(batch)?;
+        let (without, disabled) = self.exemplars.without_disabled(batch)?;
         let batch = without.as_ref().unwrap_or(batch);
         let (counts, _) = counts::count_batch(batch.bytes())?;
-        let append = || self.target.append(identity, batch);
+        let mut dropped = 0;
+        let append = || {
+            let (ack, count) = self.target.append(identity, batch)?;
+            dropped = count;
+            Ok(ack)
+        };
         let pending_ack =
             self.append_counted(batch.bytes().len(), identity.producer, &counts, append)?;
         if !pending_ack.is_duplicate() {
-            self.exemplars.count_accepted(batch.exemplars());
-            self.exemplars.count_refused(ExemplarRefusal::Disabled, refused);
+            self.exemplars.count_appended(batch.exemplars(), dropped);
+            self.exemplars.count_rejected(ExemplarRejection::Disabled, disabled);
         }
         if !name.is_empty() {
             self.ledger_reader.set_name(identity.producer, name);
@@ -588,13 +597,4 @@ fn as_listed(
         listed.entry(producer).or_default().add(&counts);
     }
     listed
-}
-
-/// The first series that a batch references by id only.
-fn first_by_id(batch: &Batch) -> Option<SeriesId> {
-    let mut entries = batch.read().map(|entry| entry.expect("BUG: the batch was checked"));
-    entries.find_map(|entry| match entry.series {
-        BatchSeries::Id(id) => Some(id),
-        BatchSeries::Key(_) => None,
-    })
 }

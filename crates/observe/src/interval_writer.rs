@@ -245,7 +245,7 @@ impl IntervalWriter {
         }
     }
 
-    /// Writes the operations with a trace as exemplars. The intake counts those that it refuses.
+    /// Writes the operations with a trace as exemplars. The intake counts those that it rejects.
     fn write_exemplars(
         &mut self,
         writer: &mut IngestWriter,

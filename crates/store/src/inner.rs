@@ -78,6 +78,8 @@ pub(crate) struct StoreInner {
     pub(crate) work: Mutex<()>,
     pub(crate) options: Options,
     pub(crate) stop: AtomicBool,
+    /// Whether a batch has waited in vain to say in the manifest that the journal has sections.
+    pub(crate) is_announcement_late: AtomicBool,
     /// Backoff of maintenance work that panicked.
     pub(crate) deferred_work: Mutex<HashMap<String, WorkBackoff>>,
     /// Parts in which nothing has expired.

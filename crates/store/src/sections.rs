@@ -11,6 +11,7 @@
 )]
 
 use std::borrow::Cow;
+use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError, RwLockReadGuard, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ use crate::error::Result;
 use crate::inner::StoreInner;
 
 /// Timeout of a batch behind maintenance, such as a compaction. It is needed once in the life of a
-/// store.
+/// store. Batches after one that has waited in vain do not wait: each would be as late.
 const WORK_TIMEOUT: Duration = Duration::from_secs(2);
 const WORK_PAUSE: Duration = Duration::from_millis(1);
 
@@ -53,7 +54,11 @@ impl StoreInner {
         if self.state().manifest.has_sections {
             return Ok(());
         }
-        let _work = self.work_within(WORK_TIMEOUT).ok_or("maintenance takes long")?;
+        let is_late = self.is_announcement_late.load(Ordering::Relaxed);
+        let work = self.work_within(if is_late { Duration::ZERO } else { WORK_TIMEOUT });
+        // Relaxed: it only decides how long to wait.
+        self.is_announcement_late.store(work.is_none(), Ordering::Relaxed);
+        let _work = work.ok_or("maintenance takes long")?;
         let change = StoreChange::new(self).map_err(|error| error.to_string())?;
         if change.base_manifest.has_sections {
             return Ok(());

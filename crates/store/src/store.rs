@@ -140,6 +140,7 @@ impl Store {
             work: Mutex::new(()),
             options: options.clone(),
             stop: AtomicBool::new(false),
+            is_announcement_late: AtomicBool::new(false),
             deferred_work: Mutex::default(),
             retention_checks: Mutex::default(),
             wake: (Mutex::new(false), Condvar::new()),
@@ -176,17 +177,18 @@ impl Store {
                 self.inner.check_batch(canonical_key, producer, &mut new)?;
             }
         }
-        self.inner.ingest(identity, batch, level)
+        Ok(self.inner.ingest(identity, batch, level)?.0)
     }
 
     /// Ingests a batch whose new series were admitted with [`Store::check_batch`]: same as
-    /// [`Store::ingest`] without limit checks.
+    /// [`Store::ingest`] without limit checks. Returns how many of its exemplars are dropped, too,
+    /// because the manifest does not say yet that the journal has some.
     pub fn ingest_checked(
         &self,
         identity: Option<BatchIdentity>,
         batch: &Batch,
         level: Level,
-    ) -> Result<Ack> {
+    ) -> Result<(Ack, u64)> {
         self.inner.ingest(identity, batch, level)
     }
 
@@ -448,8 +450,15 @@ impl StoreInner {
         Ok(lock(&self.producers).contains(identity) || self.journal.has_accepted(identity)?)
     }
 
-    fn ingest(&self, identity: Option<BatchIdentity>, batch: &Batch, level: Level) -> Result<Ack> {
+    /// Returns the number of exemplars that are dropped, too.
+    fn ingest(
+        &self,
+        identity: Option<BatchIdentity>,
+        batch: &Batch,
+        level: Level,
+    ) -> Result<(Ack, u64)> {
         self.check_running()?;
+        let exemplars = batch.exemplars();
         let (_admission, batch) = self.admit(batch)?;
         let batch = &*batch;
         self.check_known_series(batch)?;
@@ -458,14 +467,14 @@ impl StoreInner {
         if is_duplicate {
             let end = self.journal.watermarks().end;
             let level = self.journal.flush(level).map(|_| level)?;
-            return Ok(Ack { positions: end..end, level, is_duplicate: true });
+            return Ok((Ack { positions: end..end, level, is_duplicate: true }, 0));
         }
         let ack = self.journal.append_batch(identity, &[batch.bytes()], level)?;
         if !ack.is_duplicate {
             self.unread_bytes.fetch_add(batch.bytes().len(), Ordering::Relaxed);
         }
         self.wake();
-        Ok(ack)
+        Ok((ack, exemplars.saturating_sub(batch.exemplars())))
     }
 
     fn check_batch(

@@ -397,7 +397,7 @@ fn exemplars_of_all_points_are_read() {
 }
 
 #[test]
-fn malformed_exemplars_are_refused_and_the_point_is_kept() {
+fn malformed_exemplars_are_rejected_and_the_point_is_kept() {
     let exemplars = vec![
         otlp_exemplar(1.0, &[]),
         otlp_exemplar(2.0, &[1; 5]),

@@ -63,9 +63,60 @@ fn duplicate_is_acknowledged_and_counted_once() {
     assert_eq!(store.stat().unwrap().head_rows, 2);
 }
 
+/// A batch with a sample and an exemplar.
+fn batch_with_exemplar() -> model::Batch {
+    let mut writer = BatchWriter::default();
+    writer.series(&latency("a"));
+    writer.sample(&sample(0, 1)).unwrap();
+    writer.exemplar(
+        latency("a").id(),
+        &model::Exemplar {
+            time: 1,
+            value: 1.0,
+            trace_id: [1; 16],
+            span_id: [0; 8],
+            attributes: model::ExemplarAttributes::default(),
+            source: model::ExemplarSource::Otlp,
+        },
+    );
+    writer.finish()
+}
+
+/// Exemplars that the store dropped counted as accepted.
+#[test]
+fn exemplars_without_an_announcement_in_the_manifest_are_counted_as_rejected() {
+    let (disk, now) = (SimDisk::new(1), Arc::default());
+    let (intake, store) = new_store_intake(&disk, &now, |_| {});
+    let counts = || {
+        let counter = |name, labels: &[(&str, &str)]| intake.meter().counter(name, "", labels);
+        let reason = [("reason", "not_announced")];
+        [
+            counter("topdeck_exemplars_accepted_total", &[]).get(),
+            counter("topdeck_exemplars_rejected_total", &reason).get(),
+        ]
+    };
+    let send = |sequence| {
+        let batch = batch_with_exemplar();
+        let ack = intake.append_encoded(identity(9, sequence), "agent", &batch).unwrap();
+        ack.wait_durable().unwrap();
+    };
+    let (path_contains, kind) = ("manifest".to_owned(), FaultKind::Os(28));
+    let operation = DiskOperation::Create;
+    disk.inject(Fault { operation, path_contains, skip: 0, times: u64::MAX, kind });
+    send(1);
+    assert_eq!(counts(), [0, 1]);
+    assert_eq!(store.exemplar_stat().counts, store::ExemplarCounts::default());
+    disk.clear_faults();
+    send(2);
+    assert_eq!(counts(), [1, 1]);
+    // A repetition is not counted again.
+    send(2);
+    assert_eq!(counts(), [1, 1]);
+}
+
 /// A receiver that stores no exemplars does not store those of others either.
 #[test]
-fn exemplars_of_forwarded_batches_are_refused_if_they_are_disabled() {
+fn exemplars_of_forwarded_batches_are_rejected_if_they_are_disabled() {
     for is_enabled in [true, false] {
         let now = Arc::default();
         let (first, store) = new_store_intake(&SimDisk::new(1), &now, |_| {});
@@ -73,21 +124,7 @@ fn exemplars_of_forwarded_batches_are_refused_if_they_are_disabled() {
         let policy = ExemplarPolicy { is_enabled, ..ExemplarPolicy::default() };
         let settings = Settings { exemplars: policy, ..settings(&now) };
         let intake = Intake::new(WriteTarget::Store(Arc::clone(&store)), settings).unwrap();
-        let mut writer = BatchWriter::default();
-        writer.series(&latency("a"));
-        writer.sample(&sample(0, 1)).unwrap();
-        writer.exemplar(
-            latency("a").id(),
-            &model::Exemplar {
-                time: 1,
-                value: 1.0,
-                trace_id: [1; 16],
-                span_id: [0; 8],
-                attributes: model::ExemplarAttributes::default(),
-                source: model::ExemplarSource::Otlp,
-            },
-        );
-        let ack = intake.append_encoded(identity(9, 1), "agent", &writer.finish()).unwrap();
+        let ack = intake.append_encoded(identity(9, 1), "agent", &batch_with_exemplar()).unwrap();
         ack.wait_durable().unwrap();
         let counts = store.exemplar_stat().counts;
         assert_eq!(counts.kept + counts.outside_time, u64::from(is_enabled), "{counts:?}");

@@ -126,7 +126,7 @@ pub(crate) struct Reservoir {
     seed: u64,
     minutes: BTreeMap<i64, MinuteExemplars>,
     bytes: usize,
-    /// End of the last minute of which exemplars were evicted, have expired or were refused.
+    /// End of the last minute of which exemplars were evicted, have expired or were rejected.
     evicted_to: i64,
     /// Exemplars before it may be missing, such as those of a damaged file.
     complete_from: i64,
