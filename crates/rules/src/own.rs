@@ -8,6 +8,7 @@
 mod absence;
 mod clock_step;
 mod criterion;
+mod criterion_table;
 mod evaluation;
 mod finding_cache;
 mod forecast;
@@ -21,6 +22,7 @@ mod shape_change;
 mod shape_key;
 mod shared_windows;
 mod stream_reader;
+mod table_problem;
 mod toml_file;
 mod users_above;
 mod users_key;

@@ -1,22 +1,17 @@
-//! Tables `[[rule]]` and `[[rule.criteria]]` of a rule file, before and after their check.
+//! Table `[[rule]]` of a rule file, before and after its check.
 
 use std::collections::BTreeMap;
 
-use decode::{DURATION_EXPECTED, Quantity, parse_duration};
 use model::Selector;
 use query::{Language, QueryRequest, Settings, execute, promql};
-use regex::Regex;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::criterion::{
-    ComparisonKind, Criterion, Measure, NumberMeasure, TextPattern, ThresholdComparison,
-};
-use super::forecast::{FORECAST_WINDOW_MIN_NS, ForecastCriterion};
+use super::criterion::{Criterion, Measure};
+use super::criterion_table::{CriterionTable, criterion_of, severity};
 use super::formula::Formula;
 use super::rule_absence::{AbsenceKey, RuleAbsence};
-use super::shape_key::{BaselineKey, shape_measure};
-use super::users_key::users_measure;
+use super::table_problem::{TableProblem, TableResult, duration, keep, problem};
 use super::{OwnCondition, RuleSource};
 use crate::memory_series::MemorySeries;
 use crate::rule_file::{AlertSettings, LabelMap, MissingData, RuleFileReader};
@@ -27,11 +22,6 @@ const WINDOW_NS: i64 = 300 * SECOND_NS;
 /// Bounds of a window.
 const WINDOW_MIN_NS: i64 = SECOND_NS;
 const WINDOW_MAX_NS: i64 = 31 * 86_400 * SECOND_NS;
-/// Share of requests that must have moved, if a shape criterion sets none.
-const MIN_SHIFT: f64 = 0.005;
-/// Share of the outcomes that a forecast criterion needs, if it sets none.
-const FORECAST_CHANCE: f64 = 0.5;
-
 /// A rule as written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -60,124 +50,12 @@ pub(super) struct RuleTable {
     runbook_url: Option<String>,
 }
 
-/// A criterion as written.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CriterionTable {
-    severity: Spanned<u8>,
-    quantile: Option<Spanned<f64>>,
-    count_above: Option<Spanned<Amount>>,
-    share_above: Option<Spanned<Amount>>,
-    statistic: Option<Spanned<String>>,
-    text: Option<Spanned<String>>,
-    text_changes: Option<Spanned<bool>>,
-    absent: Option<Spanned<bool>>,
-    after: Option<Spanned<String>>,
-    shape_of: Option<Spanned<BaselineKey>>,
-    min_shift: Option<Spanned<Amount>>,
-    forecast: Option<Spanned<ForecastTable>>,
-    oldest_in_flight: Option<Spanned<Amount>>,
-    users_above: Option<Spanned<Amount>>,
-    user_label: Option<Spanned<String>>,
-    above: Option<Spanned<Amount>>,
-    below: Option<Spanned<Amount>>,
-    at_least: Option<Spanned<Amount>>,
-    at_most: Option<Spanned<Amount>>,
-    equals: Option<Spanned<Amount>>,
-}
-
-/// `forecast = { within = "3d", chance = "10%" }`, as written.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ForecastTable {
-    within: Spanned<String>,
-    chance: Option<Spanned<Amount>>,
-}
-
-/// A number, or a text with a unit: `0.25`, `"250ms"`, `"1%"`.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Amount {
-    Integer(i64),
-    Float(f64),
-    Text(String),
-}
-
-impl Amount {
-    fn text(&self) -> String {
-        match self {
-            Amount::Integer(number) => number.to_string(),
-            Amount::Float(number) => number.to_string(),
-            Amount::Text(text) => text.clone(),
-        }
-    }
-
-    fn quantity(&self) -> Option<Quantity> {
-        let text = self.text();
-        match text.trim().strip_suffix('%') {
-            None => Quantity::parse(&text),
-            Some(percent) => {
-                let percent: f64 = percent.trim().parse().ok()?;
-                Quantity::parse(&(percent / 100.0).to_string())
-            }
-        }
-    }
-}
-
-/// Problem at a byte of the file.
-#[derive(Debug)]
-pub(super) struct TableProblem {
-    pub(super) byte: usize,
-    pub(super) message: String,
-}
-
-pub(super) type TableResult<T> = Result<T, TableProblem>;
-
-pub(super) fn problem<T, V>(at: &Spanned<V>, message: impl Into<String>) -> TableResult<T> {
-    Err(TableProblem { byte: at.span().start, message: message.into() })
-}
-
-/// The value, if there is no problem.
-fn keep<T>(result: TableResult<T>, problems: &mut Vec<TableProblem>) -> Option<T> {
-    result.map_err(|problem| problems.push(problem)).ok()
-}
-
-pub(super) fn duration(written: &Spanned<String>) -> TableResult<i64> {
-    let text = written.get_ref();
-    match parse_duration(text) {
-        Some(ns) => Ok(ns),
-        None => problem(written, format!("found {text:?}, {DURATION_EXPECTED}")),
-    }
-}
-
 /// A duration that may be 0.
 fn delay(written: Option<&Spanned<String>>) -> TableResult<i64> {
     match written {
         None => Ok(0),
         Some(text) if matches!(text.get_ref().trim(), "0" | "0s") => Ok(0),
         Some(text) => duration(text),
-    }
-}
-
-fn quantity(key: &str, written: &Spanned<Amount>) -> TableResult<Quantity> {
-    match written.get_ref().quantity() {
-        Some(quantity) => Ok(quantity),
-        None => {
-            let found = written.get_ref().text();
-            problem(
-                written,
-                format!(
-                    "{key}: found {found:?}, expected a number such as 0.25, \"250ms\" or \"1%\""
-                ),
-            )
-        }
-    }
-}
-
-fn severity(written: &Spanned<u8>) -> TableResult<u8> {
-    match *written.get_ref() {
-        found @ 1..=5 => Ok(found),
-        found => problem(written, format!("severity: found {found}, expected 1 (worst) to 5")),
     }
 }
 
@@ -401,234 +279,5 @@ fn render_duration(ns: i64) -> String {
     match whole {
         Some((seconds, unit)) => format!("{}{unit}", ns / (seconds * SECOND_NS)),
         None => format!("{}ms", ns / 1_000_000),
-    }
-}
-
-fn criterion_of(
-    written: &Spanned<CriterionTable>,
-    (selector_window, read): (Option<i64>, RuleFileReader<'_>),
-    text: &dyn Fn(String) -> String,
-    problems: &mut Vec<TableProblem>,
-) -> Option<Criterion> {
-    let table = written.get_ref();
-    let severity = keep(severity(&table.severity), problems);
-    let (measure, words) = keep(table.measure(written, selector_window, read), problems)?;
-    Some(Criterion { severity: severity?, measure, text: text(words) })
-}
-
-/// A comparison, its key and its text.
-pub(super) type ComparisonParts = (ThresholdComparison, &'static str, String);
-
-fn forecast_measure(
-    written: &Spanned<ForecastTable>,
-    comparison: Option<ComparisonParts>,
-    selector_window: Option<i64>,
-) -> TableResult<(Measure, String)> {
-    let ForecastTable { within, chance } = written.get_ref();
-    let Some(window_ns) = selector_window else {
-        return problem(written, "this criterion needs select: a query has no samples");
-    };
-    if window_ns < FORECAST_WINDOW_MIN_NS {
-        return problem(written, "forecast: the window is shorter than 1h; set window = \"7d\"");
-    }
-    let bound = comparison.filter(|(bound, ..)| bound.kind != ComparisonKind::Equals);
-    let Some((bound, _, words)) = bound else {
-        return problem(written, "forecast needs a bound; set above, below, at_least or at_most");
-    };
-    let within_ns = duration(within)?;
-    let share = match chance {
-        None => FORECAST_CHANCE,
-        Some(chance) => match quantity("chance", chance)?.value_in(None) {
-            Some(share) if (0.01..=0.99).contains(&share) => share,
-            _ => return problem(chance, "chance: expected 0.01 to 0.99, or \"1%\" to \"99%\""),
-        },
-    };
-    let likely = chance.as_ref().map_or_else(String::new, |chance| {
-        format!(" with a chance of {}", chance.get_ref().text())
-    });
-    let words = format!("forecast for {}{likely} {words}", within.get_ref());
-    Ok((Measure::Forecast(ForecastCriterion { bound, within_ns, chance: share }), words))
-}
-
-impl CriterionTable {
-    /// The measure, and its text. `selector_window` is the window of a rule with a selector.
-    fn measure(
-        &self,
-        at: &Spanned<CriterionTable>,
-        selector_window: Option<i64>,
-        read: RuleFileReader<'_>,
-    ) -> TableResult<(Measure, String)> {
-        let comparison = self.comparison(at)?;
-        let special = self.special_measure(selector_window.is_some(), read)?;
-        let numbers = self.number_measures()?;
-        let count = usize::from(special.is_some()) + numbers.len();
-        let others = [self.forecast.is_some(), self.users_above.is_some()];
-        if count + others.into_iter().map(usize::from).sum::<usize>() > 1 {
-            return problem(at, "the criterion has two measures; write two criteria");
-        }
-        if let Some(forecast) = &self.forecast {
-            return forecast_measure(forecast, comparison, selector_window);
-        }
-        if let Some(written) = &self.users_above {
-            let limit = (quantity("users_above", written)?, written.get_ref().text());
-            let label = self.user_label.as_ref().map(|label| label.get_ref().clone());
-            return users_measure(written, limit, label, comparison, selector_window.is_some());
-        }
-        if let Some(label) = &self.user_label {
-            return problem(label, "user_label belongs to users_above");
-        }
-        match (special, comparison) {
-            (Some(measure), None) => Ok(measure),
-            (Some(_), Some((_, key, _))) => {
-                problem(at, format!("{key} does not belong to this criterion; remove it"))
-            }
-            (None, None) => problem(
-                at,
-                "the criterion compares nothing; set above, below, at_least, at_most or equals",
-            ),
-            (None, Some((comparison, _, words))) => {
-                let first = numbers.into_iter().next();
-                let (measure, name) =
-                    first.unwrap_or_else(|| (NumberMeasure::Value, "value".to_owned()));
-                Ok((Measure::Number(measure, comparison), format!("{name} {words}")))
-            }
-        }
-    }
-
-    fn comparison(&self, at: &Spanned<CriterionTable>) -> TableResult<Option<ComparisonParts>> {
-        let written = [
-            (ComparisonKind::Above, &self.above),
-            (ComparisonKind::Below, &self.below),
-            (ComparisonKind::AtLeast, &self.at_least),
-            (ComparisonKind::AtMost, &self.at_most),
-            (ComparisonKind::Equals, &self.equals),
-        ];
-        let mut set = written.iter().filter_map(|(kind, amount)| Some((*kind, amount.as_ref()?)));
-        let Some((kind, amount)) = set.next() else { return Ok(None) };
-        if set.next().is_some() {
-            return problem(at, "the criterion has two comparisons; write two criteria");
-        }
-        let threshold = quantity(kind.key(), amount)?;
-        let words = format!("{} {}", kind.key().replace('_', " "), amount.get_ref().text());
-        Ok(Some((ThresholdComparison { kind, threshold }, kind.key(), words)))
-    }
-
-    fn number_measures(&self) -> TableResult<Vec<(NumberMeasure, String)>> {
-        let mut found = Vec::new();
-        if let Some(written) = &self.quantile {
-            let q = *written.get_ref();
-            if !(0.0..=1.0).contains(&q) {
-                return problem(written, format!("quantile: found {q}, expected 0 to 1"));
-            }
-            found.push((NumberMeasure::Quantile(q), format!("quantile {q}")));
-        }
-        if let Some(written) = &self.count_above {
-            let limit = quantity("count_above", written)?;
-            let text = format!("requests above {}", written.get_ref().text());
-            found.push((NumberMeasure::CountAbove(limit), text));
-        }
-        if let Some(written) = &self.share_above {
-            let limit = quantity("share_above", written)?;
-            let text = format!("share of requests above {}", written.get_ref().text());
-            found.push((NumberMeasure::ShareAbove(limit), text));
-        }
-        if let Some(written) = &self.statistic {
-            let measure = match written.get_ref().as_str() {
-                "value" => NumberMeasure::Value,
-                "rate" => NumberMeasure::Rate,
-                "count" => NumberMeasure::Count,
-                "min" => NumberMeasure::Min,
-                "max" => NumberMeasure::Max,
-                "mean" => NumberMeasure::Mean,
-                other => {
-                    let known = ["value", "rate", "count", "min", "max", "mean"];
-                    return problem(written, unknown_name("statistic", other, &known));
-                }
-            };
-            found.push((measure, written.get_ref().clone()));
-        }
-        Ok(found)
-    }
-
-    fn special_measure(
-        &self,
-        is_selector: bool,
-        read: RuleFileReader<'_>,
-    ) -> TableResult<Option<(Measure, String)>> {
-        let mut found = Vec::new();
-        if let Some(written) = &self.text {
-            let parsed = Regex::new(written.get_ref())
-                .and_then(|regex| Regex::new(&format!("^(?s:{regex})$")));
-            let regex = parsed.or_else(|error| {
-                // The last line has the cause, those before show the place.
-                let cause = error.to_string().lines().last().unwrap_or_default().to_owned();
-                let cause = cause.trim_start_matches("error: ");
-                problem(written, format!("text: cannot parse regular expression: {cause}"))
-            })?;
-            let words = format!("text matches {:?}", written.get_ref());
-            found.push((Measure::TextMatch(TextPattern(regex)), words, written.span()));
-        }
-        if let Some(written) = self.text_changes.as_ref().filter(|it| *it.get_ref()) {
-            found.push((Measure::TextChange, "text changes".to_owned(), written.span()));
-        }
-        if let Some(written) = self.absent.as_ref().filter(|it| *it.get_ref()) {
-            let after_ns = self.after.as_ref().map(duration).transpose()?;
-            let words = match &self.after {
-                Some(after) => format!("no data for {}", after.get_ref()),
-                None => "no data for 5 intervals".to_owned(),
-            };
-            found.push((Measure::Absence(after_ns), words, written.span()));
-        } else if let Some(after) = &self.after {
-            return problem(after, "after belongs to absent = true");
-        }
-        if let Some(written) = &self.shape_of {
-            let (measure, words) = shape_measure(written, self.min_shift()?, read)?;
-            found.push((measure, words, written.span()));
-        } else if let Some(min_shift) = &self.min_shift {
-            return problem(min_shift, "min_shift belongs to shape_of");
-        }
-        if let Some(written) = &self.oldest_in_flight {
-            let least = quantity("oldest_in_flight", written)?;
-            let words = format!("operation in flight for {}", written.get_ref().text());
-            found.push((Measure::OldestInFlight(least), words, written.span()));
-        }
-        if !is_selector && let Some((_, _, span)) = found.first() {
-            let message = "this criterion needs select: a query has no samples".to_owned();
-            return Err(TableProblem { byte: span.start, message });
-        }
-        if let [_, (_, _, second), ..] = &found[..] {
-            let message = "the criterion has two measures; write two criteria".to_owned();
-            return Err(TableProblem { byte: second.start, message });
-        }
-        Ok(found.pop().map(|(measure, words, _)| (measure, words)))
-    }
-
-    fn min_shift(&self) -> TableResult<f64> {
-        let Some(written) = &self.min_shift else { return Ok(MIN_SHIFT) };
-        let share = quantity("min_shift", written)?.value_in(None);
-        match share.filter(|share| (0.0..1.0).contains(share)) {
-            Some(share) => Ok(share),
-            None => problem(written, "min_shift: expected a share such as 0.01 or \"1%\""),
-        }
-    }
-}
-
-pub(super) fn nearest_name<'a>(
-    found: &str,
-    known: impl Iterator<Item = &'a str>,
-) -> Option<&'a str> {
-    let max = 1 + found.chars().count().min(40) / 3;
-    let near = known.filter_map(|name| {
-        let distance = query::edit_distance(found, name, max)?;
-        Some((distance, name))
-    });
-    near.min().map(|(_, name)| name)
-}
-
-/// `unknown statistic "rat"; did you mean "rate"?`.
-pub(super) fn unknown_name(what: &str, found: &str, known: &[&str]) -> String {
-    match nearest_name(found, known.iter().copied()) {
-        Some(name) => format!("unknown {what} {found:?}; did you mean {name:?}?"),
-        None => format!("unknown {what} {found:?}; known: {}", known.join(", ")),
     }
 }

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::criterion::Measure;
-use super::rule_table::{TableResult, duration, problem};
 use super::saved_baseline::SavedBaseline;
+use super::table_problem::{TableResult, duration, problem};
 use crate::rule_file::RuleFileReader;
 
 /// Key `shape_of`.

@@ -13,7 +13,8 @@ use toml::de::{DeTable, DeValue, Deserializer, ValueDeserializer};
 
 use super::rule_absence::{ABSENCE_LABEL, AbsenceKey};
 use super::rule_order::order_rules;
-use super::rule_table::{RuleContext, RuleTable, TableProblem, nearest_name, unknown_name};
+use super::rule_table::{RuleContext, RuleTable};
+use super::table_problem::{TableProblem, nearest_name, unknown_name};
 use crate::rule_file::{
     FilePosition, LabelMap, ProblemList, Rule, RuleFile, RuleFileReader, RuleGroup, RuleKind,
 };

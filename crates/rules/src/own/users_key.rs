@@ -4,7 +4,8 @@ use decode::Quantity;
 use toml::Spanned;
 
 use super::criterion::{ComparisonKind, Measure};
-use super::rule_table::{ComparisonParts, TableResult, problem};
+use super::criterion_table::ComparisonParts;
+use super::table_problem::{TableResult, problem};
 use super::users_above::UsersCriterion;
 
 /// The measure of the criterion, and its text.
