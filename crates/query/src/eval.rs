@@ -8,6 +8,7 @@ mod node;
 pub(crate) mod range_functions;
 mod select;
 mod series;
+mod series_merge;
 mod subquery;
 
 use std::collections::HashMap;
