@@ -28,7 +28,7 @@ pub(crate) fn alert_link(external_url: &str, rule: &Rule, alert: &Alert) -> Opti
             vec![("language", language.to_owned()), ("query", rule.expression.clone())]
         }
     };
-    let criterion = alert.hit.as_ref().map(|hit| hit.criterion);
+    let criterion = alert.matched.as_ref().map(|matched| matched.criterion);
     let threshold = own
         .filter(|own| own.has_selector())
         .and_then(|own| criterion.and_then(|criterion| own.limit_text(criterion)));

@@ -282,16 +282,16 @@ fn rule_alert_fields(active: ActiveAlert<'_>) -> Vec<(&'static str, Json)> {
 
 /// Criterion of an own rule that holds, with what it measured.
 fn criterion_json(rule: &Rule, alert: &Alert) -> Json {
-    let Some(hit) = &alert.hit else { return Null };
+    let Some(matched) = &alert.matched else { return Null };
     let mut fields = vec![
         ("text", Text(condition_text(rule, alert))),
-        ("lower", number(hit.value.lower)),
-        ("estimate", number(hit.value.estimate)),
-        ("upper", number(hit.value.upper)),
-        ("threshold", hit.threshold.map_or(Null, number)),
-        ("unit", Text(hit.unit.clone())),
+        ("lower", number(matched.value.lower)),
+        ("estimate", number(matched.value.estimate)),
+        ("upper", number(matched.value.upper)),
+        ("threshold", matched.threshold.map_or(Null, number)),
+        ("unit", Text(matched.unit.clone())),
     ];
-    let limit = rule.condition().and_then(|own| own.limit_text(hit.criterion));
+    let limit = rule.condition().and_then(|own| own.limit_text(matched.criterion));
     fields.extend(limit.map(|limit| ("limit", Text(limit))));
     fields.extend(forecast_text(rule, alert).map(|forecast| ("forecast", Text(forecast))));
     Object(fields)

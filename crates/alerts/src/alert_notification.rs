@@ -52,9 +52,10 @@ pub(crate) fn notification(
     }
     criterion.extend(forecast.iter().flat_map(|forecast| [": ", forecast]));
     // The times of a forecast are in its sentence.
-    let hit = alert.hit.as_ref().filter(|_| forecast.is_none());
+    let matched = alert.matched.as_ref().filter(|_| forecast.is_none());
     let at_ns = at_ns.max(alert.severity_changed_at_ns);
-    let value = alert.hit.as_ref().map_or_else(|| Bracket::exact(alert.value), |hit| hit.value);
+    let value =
+        alert.matched.as_ref().map_or_else(|| Bracket::exact(alert.value), |matched| matched.value);
     let alert_id = alert_id(group, labels, alert);
     Some(Notification {
         key: NotificationKey { alert_id, transition: alert.transition, reminder: 0 },
@@ -67,8 +68,8 @@ pub(crate) fn notification(
         at_ns: at_ns.unwrap_or(alert.active_at_ns),
         criterion,
         impact: AlertImpact::default(),
-        unit: hit.map_or_else(String::new, |hit| hit.unit.clone()),
-        threshold: hit.and_then(|hit| hit.threshold),
+        unit: matched.map_or_else(String::new, |matched| matched.unit.clone()),
+        threshold: matched.and_then(|matched| matched.threshold),
         value: (forecast.is_none() && value.estimate.is_finite()).then_some(value),
         link: None,
         notes: notes(&alert.annotations, acknowledgement),
@@ -165,8 +166,8 @@ fn notes(
 
 /// The criterion that holds, or the expression of a rule of Prometheus.
 pub(crate) fn condition_text(rule: &Rule, alert: &Alert) -> String {
-    match (rule.condition(), &alert.hit) {
-        (Some(own), Some(hit)) => own.criterion_text(hit.criterion),
+    match (rule.condition(), &alert.matched) {
+        (Some(own), Some(matched)) => own.criterion_text(matched.criterion),
         _ => rule.expression.clone(),
     }
 }

@@ -6,9 +6,9 @@ use rules::{Alert, Rule};
 
 /// What the forecast of an alert tells; `None` for other criteria.
 pub(crate) fn forecast_text(rule: &Rule, alert: &Alert) -> Option<String> {
-    let hit = alert.hit.as_ref()?;
-    let event = rule.condition()?.forecast_event(hit.criterion)?;
-    Some(outcomes_text(event, hit.value))
+    let matched = alert.matched.as_ref()?;
+    let event = rule.condition()?.forecast_event(matched.criterion)?;
+    Some(outcomes_text(event, matched.value))
 }
 
 /// Times in seconds of a tenth, half and nine tenths of the outcomes; infinity is never.

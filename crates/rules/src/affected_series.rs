@@ -94,7 +94,7 @@ impl<'a> AffectedRule<'a> {
     /// no threshold of a distribution.
     pub fn series(&self, alert: &Alert) -> Option<AffectedSeries> {
         if let Some(own) = self.rule.condition() {
-            let criterion = alert.hit.as_ref().map(|hit| hit.criterion);
+            let criterion = alert.matched.as_ref().map(|matched| matched.criterion);
             let threshold = criterion.and_then(|criterion| own.upper_limit(criterion));
             let start_ns = alert.active_at_ns.saturating_sub(own.window_ns);
             let end_ns = alert.resolved_at_ns;

@@ -5,8 +5,8 @@
 //! * A new element is pending, and fires once it has existed for `for`; with `for: 0` at once. With
 //!   a `for` below the evaluation interval it fires at the second evaluation.
 //! * A pending alert without its element is deleted. A firing one is inactive, unless
-//!   `keep_firing_for` has not passed since the first miss; any hit restarts that time. An inactive
-//!   alert is kept, and sent again, for 15 minutes.
+//!   `keep_firing_for` has not passed since the first miss; any match restarts that time. An
+//!   inactive alert is kept, and sent again, for 15 minutes.
 //! * A rule whose `for` was raised demotes alerts that fire too early.
 //! * Two elements with the same labels are an error, and so is exceeding the limit, which also
 //!   clears all alerts.
@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use query::LabelSet;
 
-pub use alert::{Alert, AlertState, CriterionHit};
+pub use alert::{Alert, AlertState, CriterionMatch};
 pub(crate) use alert::{AlertElement, HoldCause};
 
 use crate::alert_acknowledgement::AcknowledgementChange;
@@ -166,9 +166,9 @@ impl AlertTable {
     ) -> Result<(), AlertTableError> {
         let AlertEvaluation { settings, elements, hold, row_time, limit, time_ns, interval_ns } =
             evaluation;
-        let mut hits = BTreeSet::new();
+        let mut matched_labels = BTreeSet::new();
         for element in &elements {
-            if !hits.insert(element.labels.clone()) {
+            if !matched_labels.insert(element.labels.clone()) {
                 let labels = element.labels.to_string();
                 return Err(AlertTableError::DuplicateLabels { labels });
             }
@@ -187,7 +187,7 @@ impl AlertTable {
             let before = alert.state;
             let (for_ns, keep_firing_for_ns) = settings.delays_ns(&alert.series);
             let was_reported = alert.unknown_reported_at_ns.is_some();
-            let is_kept = if hits.contains(labels) {
+            let is_kept = if matched_labels.contains(labels) {
                 alert.keep_firing_since_ns = None;
                 (alert.unknown_since_ns, alert.is_held) = (None, false);
                 true
@@ -292,7 +292,7 @@ impl AlertTable {
         time_ns: i64,
         row_time: &RowTime<'_>,
     ) -> BTreeSet<LabelSet> {
-        let value = |of: &AlertElement| of.hit.as_ref().map(|hit| hit.value.estimate);
+        let value = |of: &AlertElement| of.matched.as_ref().map(|matched| matched.value.estimate);
         let mut severities = BTreeSet::new();
         for element in elements {
             let labels = element.labels.clone();
@@ -300,11 +300,12 @@ impl AlertTable {
                 Some(alert) if alert.state != AlertState::Inactive => {
                     let severity = alert.severity();
                     let is_wider = settings.is_absence(&element.series)
-                        && value(&element) > alert.hit.as_ref().map(|hit| hit.value.estimate);
+                        && value(&element)
+                            > alert.matched.as_ref().map(|matched| matched.value.estimate);
                     alert.value = element.value;
                     alert.annotations = element.annotations;
                     alert.series = element.series;
-                    alert.hit = element.hit;
+                    alert.matched = element.matched;
                     if alert.severity() != severity || is_wider {
                         severities.insert(labels);
                     }

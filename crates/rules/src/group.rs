@@ -527,7 +527,7 @@ impl GroupIteration<'_> {
             .iter()
             .map(|(name, text)| (name.clone(), expand(text)))
             .collect::<LabelMap>();
-        AlertElement { labels, annotations, series, value: sample.number(), hit: None }
+        AlertElement { labels, annotations, series, value: sample.number(), matched: None }
     }
 
     /// Adds a sample to the overlay and to the result. Returns whether it has no other value.

@@ -55,7 +55,7 @@ pub use alert_acknowledgement::{
 pub use alert_clearance::AlertClearance;
 pub use alert_series::is_alert_series;
 pub use alert_table::{
-    Alert, AlertNotice, AlertState, AlertTable, CriterionHit, RESOLVED_RETENTION_NS,
+    Alert, AlertNotice, AlertState, AlertTable, CriterionMatch, RESOLVED_RETENTION_NS,
 };
 pub use alert_table_error::AlertTableError;
 pub use alert_templates::AlertTemplates;

@@ -34,7 +34,7 @@ use model::text_file::{checksum_line, escape_word, split_last_line, split_words,
 use query::LabelSet;
 
 use crate::alert_acknowledgement::AlertAcknowledgements;
-use crate::alert_table::{Alert, AlertState, AlertTable, CriterionHit};
+use crate::alert_table::{Alert, AlertState, AlertTable, CriterionMatch};
 use crate::flap_counter::FlapCounter;
 use crate::own::{ClockStepBack, ClockSteps, EvaluationGap, RowsAhead};
 use crate::rule_file::LabelMap;
@@ -192,7 +192,7 @@ fn write_alert(text: &mut String, labels: &LabelSet, alert: &Alert) {
     if let Some(severity) = alert.acknowledged_severity {
         _ = writeln!(text, "acknowledged_severity {severity}");
     }
-    if let Some(CriterionHit { criterion, severity, value, threshold, unit }) = &alert.hit {
+    if let Some(CriterionMatch { criterion, severity, value, threshold, unit }) = &alert.matched {
         let [lower, estimate, upper] =
             [value.lower, value.estimate, value.upper].map(|number| number.to_bits());
         let threshold = threshold.map_or("-".to_owned(), |it| format!("{:016x}", it.to_bits()));
@@ -296,8 +296,8 @@ impl SnapshotReader {
             }
             "criterion" => {
                 let SnapshotItem::Alert(alert) = &mut self.item else { return None };
-                let (hit, changed_at_ns) = parse_criterion(rest)?;
-                alert.hit = Some(hit);
+                let (matched, changed_at_ns) = parse_criterion(rest)?;
+                alert.matched = Some(matched);
                 alert.severity_changed_at_ns = changed_at_ns;
                 Some(())
             }
@@ -414,16 +414,16 @@ fn parse_alert(rest: &str) -> Option<Alert> {
         acknowledgements: AlertAcknowledgements::default(),
         acknowledged_severity: None,
         transition: parse_number(transition)?,
-        hit: None,
+        matched: None,
         severity_changed_at_ns: None,
         is_held: false,
     })
 }
 
 /// Criterion, and when the severity changed.
-fn parse_criterion(rest: &str) -> Option<(CriterionHit, Option<i64>)> {
+fn parse_criterion(rest: &str) -> Option<(CriterionMatch, Option<i64>)> {
     let [index, severity, lower, estimate, upper, threshold, unit, changed] = split_words(rest)?;
-    let hit = CriterionHit {
+    let matched = CriterionMatch {
         criterion: parse_number(index)?,
         severity: parse_number(severity).filter(|severity| (1..=5).contains(severity))?,
         value: Bracket {
@@ -437,7 +437,7 @@ fn parse_criterion(rest: &str) -> Option<(CriterionHit, Option<i64>)> {
         },
         unit: unescape_word(unit)?,
     };
-    Some((hit, parse_optional(changed)?))
+    Some((matched, parse_optional(changed)?))
 }
 
 fn parse_bits(word: &str) -> Option<f64> {

@@ -36,7 +36,7 @@ impl AlertState {
 
 /// Criterion of an own rule that holds, and what it measured.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CriterionHit {
+pub struct CriterionMatch {
     /// Index in the list of the rule.
     pub criterion: usize,
     /// 1 (worst) to 5.
@@ -96,7 +96,7 @@ pub struct Alert {
     /// changes of an alert, the later one has the greater number.
     pub transition: u64,
     /// Criterion that holds, or did when there was data; `None` for a rule of Prometheus.
-    pub hit: Option<CriterionHit>,
+    pub matched: Option<CriterionMatch>,
     /// When the severity last changed while the alert fired.
     pub severity_changed_at_ns: Option<i64>,
     /// Whether the parent of the rule holds the alert.
@@ -110,7 +110,7 @@ pub(crate) struct AlertElement {
     pub(crate) annotations: LabelMap,
     pub(crate) series: LabelSet,
     pub(crate) value: f64,
-    pub(crate) hit: Option<CriterionHit>,
+    pub(crate) matched: Option<CriterionMatch>,
 }
 
 impl Alert {
@@ -132,7 +132,7 @@ impl Alert {
             acknowledgements: AlertAcknowledgements::default(),
             acknowledged_severity: None,
             transition: 0,
-            hit: element.hit,
+            matched: element.matched,
             severity_changed_at_ns: None,
             is_held: false,
         }
@@ -145,7 +145,7 @@ impl Alert {
 
     /// Severity of the criterion that holds.
     pub fn severity(&self) -> Option<u8> {
-        self.hit.as_ref().map(|hit| hit.severity)
+        self.matched.as_ref().map(|matched| matched.severity)
     }
 
     pub(super) fn is_due(&self, time_ns: i64, resend_delay_ns: i64) -> bool {

@@ -8,7 +8,7 @@ use query::{LabelSet, StepValue};
 
 use super::{GroupIteration, RuleFailure};
 use crate::alert_table::{
-    AlertElement, AlertEvaluation, AlertState, AlertTable, CriterionHit, HoldCause,
+    AlertElement, AlertEvaluation, AlertState, AlertTable, CriterionMatch, HoldCause,
 };
 use crate::evaluator::RuleSample;
 use crate::other_rules::OtherRuleStates;
@@ -76,10 +76,10 @@ impl GroupIteration<'_> {
         let is_held = |labels: &LabelSet| states.is_held(labels);
         let free = findings.elements.into_iter().filter(|element| !is_held(&element.labels));
         let mut elements: Vec<AlertElement> = free
-            .map(|StreamElement { labels, hit }| {
-                let value = StepValue::Number(hit.value.estimate);
+            .map(|StreamElement { labels, matched }| {
+                let value = StepValue::Number(matched.value.estimate);
                 let element = self.element(rule, settings, &RuleSample { labels, value });
-                AlertElement { hit: Some(hit), ..element }
+                AlertElement { matched: Some(matched), ..element }
             })
             .collect();
         let absent = &findings.absence;
@@ -125,13 +125,13 @@ impl GroupIteration<'_> {
         let what = if own.has_selector() { "streams" } else { "metrics of the query" };
         let text = format!("{count} of {watched} {what} have no data, such as {first}");
         annotations.insert("absent".to_owned(), text);
-        let hit = CriterionHit {
+        let matched = CriterionMatch {
             criterion: own.criteria.len(),
             severity: absence.severity,
             value: Bracket::exact(count as f64),
             threshold: None,
             unit: String::new(),
         };
-        Some(AlertElement { annotations, hit: Some(hit), ..element })
+        Some(AlertElement { annotations, matched: Some(matched), ..element })
     }
 }

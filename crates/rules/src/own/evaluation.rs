@@ -16,7 +16,7 @@ use super::clock_step::EvaluationClock;
 use super::criterion::{
     Criterion, CriterionOutcome, Measure, MeasuredValue, compare_age, compare_number, compare_texts,
 };
-use super::finding_cache::{CachedFinding, FindingCache, StreamFinding, WindowHit};
+use super::finding_cache::{CachedFinding, FindingCache, StreamFinding, WindowOutcome};
 use super::forecast::compare_forecast;
 use super::formula::Formula;
 use super::read_recorder::{QueryReads, QuerySelectors, ReadRecorder};
@@ -28,7 +28,7 @@ use super::stream_reader::{
     select_streams,
 };
 use super::{OwnCondition, RuleSource};
-use crate::alert_table::CriterionHit;
+use crate::alert_table::CriterionMatch;
 use crate::evaluator::RuleQueryError;
 use crate::overlay::SourceEvaluator;
 
@@ -73,7 +73,7 @@ pub(crate) struct OperandState {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StreamElement {
     pub(crate) labels: LabelSet,
-    pub(crate) hit: CriterionHit,
+    pub(crate) matched: CriterionMatch,
 }
 
 /// Findings of a rule.
@@ -253,7 +253,7 @@ impl OwnEvaluation<'_> {
                 }
                 match self.criteria(&window, Some(stream), clock.as_deref()) {
                     // The window may have the rows before the retirement.
-                    Ok(WindowHit::Holds(_)) if !is_watched && is_retired()? => {
+                    Ok(WindowOutcome::Holds(_)) if !is_watched && is_retired()? => {
                         StreamFinding::Retired
                     }
                     measured => StreamFinding::Measured(measured),
@@ -281,7 +281,7 @@ impl OwnEvaluation<'_> {
         rows: Option<&WindowRows>,
         findings: &mut StreamFindings,
     ) {
-        let is_element = matches!(finding, StreamFinding::Measured(Ok(WindowHit::Holds(_))));
+        let is_element = matches!(finding, StreamFinding::Measured(Ok(WindowOutcome::Holds(_))));
         if is_element || self.inputs.watched.contains(labels) {
             let newest_ns = rows.and_then(WindowRows::newest_end);
             let row_times = newest_ns.and_then(|newest_ns| self.row_time(newest_ns));
@@ -316,18 +316,20 @@ impl OwnEvaluation<'_> {
         window: &StreamWindow,
         stream: Option<&SelectedStream>,
         clock: Option<&ObservedArrivals>,
-    ) -> Result<WindowHit, String> {
+    ) -> Result<WindowOutcome, String> {
         let mut is_known = true;
         for (index, criterion) in self.condition.criteria.iter().enumerate() {
             match self.criterion(criterion, window, stream, clock)? {
                 CriterionOutcome::Holds(measured) => {
-                    return Ok(WindowHit::Holds(Box::new(hit(index, criterion, measured))));
+                    return Ok(WindowOutcome::Holds(Box::new(criterion_match(
+                        index, criterion, measured,
+                    ))));
                 }
                 CriterionOutcome::Clear => {}
                 CriterionOutcome::Unknown => is_known = false,
             }
         }
-        Ok(if is_known { WindowHit::Clear } else { WindowHit::Unknown })
+        Ok(if is_known { WindowOutcome::Clear } else { WindowOutcome::Unknown })
     }
 
     fn criterion(
@@ -434,8 +436,8 @@ impl OwnEvaluation<'_> {
                 Some(true) => {
                     let value = Bracket::exact(1.0);
                     let measured = MeasuredValue { value, threshold: None, unit: String::new() };
-                    let hit = hit(0, &self.condition.criteria[0], measured);
-                    findings.elements.push(StreamElement { labels, hit });
+                    let matched = criterion_match(0, &self.condition.criteria[0], measured);
+                    findings.elements.push(StreamElement { labels, matched });
                 }
                 Some(false) => {}
                 None => drop(findings.unknown.insert(labels)),
@@ -466,11 +468,13 @@ impl StreamFindings {
     fn add(&mut self, labels: &LabelSet, finding: StreamFinding) {
         let labels = labels.clone();
         match finding {
-            StreamFinding::Retired | StreamFinding::Measured(Ok(WindowHit::Clear)) => {}
-            StreamFinding::Measured(Ok(WindowHit::Holds(hit))) => {
-                self.elements.push(StreamElement { labels, hit: *hit });
+            StreamFinding::Retired | StreamFinding::Measured(Ok(WindowOutcome::Clear)) => {}
+            StreamFinding::Measured(Ok(WindowOutcome::Holds(matched))) => {
+                self.elements.push(StreamElement { labels, matched: *matched });
             }
-            StreamFinding::Measured(Ok(WindowHit::Unknown)) => drop(self.unknown.insert(labels)),
+            StreamFinding::Measured(Ok(WindowOutcome::Unknown)) => {
+                self.unknown.insert(labels);
+            }
             StreamFinding::Measured(Err(cause)) => self.fail(&labels, cause),
         }
     }
@@ -481,8 +485,8 @@ impl StreamFindings {
     }
 }
 
-fn hit(index: usize, criterion: &Criterion, measured: MeasuredValue) -> CriterionHit {
-    CriterionHit {
+fn criterion_match(index: usize, criterion: &Criterion, measured: MeasuredValue) -> CriterionMatch {
+    CriterionMatch {
         criterion: index,
         severity: criterion.severity,
         value: measured.value,

@@ -7,12 +7,12 @@
 use query::{SeriesHandle, WindowSource};
 use store::WindowRows;
 
-use crate::alert_table::CriterionHit;
+use crate::alert_table::CriterionMatch;
 
 /// The first criterion that holds for a stream.
 #[derive(Clone, Debug)]
-pub(super) enum WindowHit {
-    Holds(Box<CriterionHit>),
+pub(super) enum WindowOutcome {
+    Holds(Box<CriterionMatch>),
     Clear,
     Unknown,
 }
@@ -23,7 +23,7 @@ pub(super) enum StreamFinding {
     /// Somebody retired it.
     Retired,
     /// The error is the cause why it cannot be measured.
-    Measured(Result<WindowHit, String>),
+    Measured(Result<WindowOutcome, String>),
 }
 
 /// Findings of the streams of a rule, in their order.

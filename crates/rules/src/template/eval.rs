@@ -275,7 +275,7 @@ impl<'a> TemplateEvaluation<'a> {
         index: TemplateValue,
         item: TemplateValue,
     ) -> Outcome<LoopControl> {
-        let mark = self.variables.len();
+        let scope_start = self.variables.len();
         match &pipeline.variables[..] {
             [] => {}
             [name] if pipeline.assigns => self.assign(name, item.clone())?,
@@ -283,14 +283,14 @@ impl<'a> TemplateEvaluation<'a> {
                 self.assign(key, index)?;
                 self.assign(name, item.clone())?;
             }
-            [_] => self.variables[mark - 1].1 = item.clone(),
+            [_] => self.variables[scope_start - 1].1 = item.clone(),
             [..] => {
-                self.variables[mark - 1].1 = item.clone();
-                self.variables[mark - 2].1 = index;
+                self.variables[scope_start - 1].1 = item.clone();
+                self.variables[scope_start - 2].1 = index;
             }
         }
         let control = self.nodes(&item, body)?;
-        self.variables.truncate(mark);
+        self.variables.truncate(scope_start);
         Ok(control)
     }
 

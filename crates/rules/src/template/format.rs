@@ -383,14 +383,14 @@ impl Printer {
     fn hexadecimal(&mut self, bytes: &[u8], verb: char) -> FormatResult {
         let length = self.flags.precision.unwrap_or(bytes.len()).min(bytes.len());
         let (prefix, space) = (self.flags.sharp, self.flags.space);
-        let mark = if verb == 'X' { "0X" } else { "0x" };
+        let base_prefix = if verb == 'X' { "0X" } else { "0x" };
         let mut out = String::with_capacity(length * 2);
         for (index, byte) in bytes[..length].iter().enumerate() {
             if index > 0 && space {
                 out.push(' ');
             }
             if prefix && (index == 0 || space) {
-                out.push_str(mark);
+                out.push_str(base_prefix);
             }
             out.push_str(&match verb {
                 'X' => format!("{byte:02X}"),

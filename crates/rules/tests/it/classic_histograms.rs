@@ -169,8 +169,8 @@ impl BothGroups {
                 assert_eq!(*rule.health(), RuleHealth::Ok, "{}", rule.rule().name);
                 rule.alerts().alerts().map(move |(_, alert)| {
                     let times = (alert.active_at_ns, alert.fired_at_ns, alert.resolved_at_ns);
-                    let hit = alert.hit.clone();
-                    (rule.rule().name.clone(), alert.series.clone(), alert.state, times, hit)
+                    let matched = alert.matched.clone();
+                    (rule.rule().name.clone(), alert.series.clone(), alert.state, times, matched)
                 })
             });
             let streams: Vec<usize> = group.rules().iter().map(|it| it.stream_count()).collect();

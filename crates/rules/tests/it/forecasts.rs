@@ -37,13 +37,13 @@ const WITHIN_2_D: &str = "forecast = { within = \"2d\" }\nat_least = 200";
 #[test]
 fn gauge_that_fills_up_fires_with_the_time_until_then() {
     let alert = alert_after(WITHIN_2_D, 168, |hour| hour as f64).expect("an alert");
-    let hit = alert.hit.expect("the criterion");
+    let matched = alert.matched.expect("the criterion");
     // The simulated clock does not start at a full hour.
-    for time_s in [hit.value.lower, hit.value.estimate, hit.value.upper] {
+    for time_s in [matched.value.lower, matched.value.estimate, matched.value.upper] {
         assert!((30.0..36.0).contains(&(time_s / 3600.0)), "{time_s}");
     }
-    assert_eq!(hit.threshold, Some(48.0 * 3600.0));
-    assert_eq!(hit.unit, "s");
+    assert_eq!(matched.threshold, Some(48.0 * 3600.0));
+    assert_eq!(matched.unit, "s");
     // Half as fast: 233 hours.
     assert_eq!(alert_after(WITHIN_2_D, 168, |hour| hour as f64 / 2.0), None);
 }

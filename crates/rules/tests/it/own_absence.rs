@@ -2,7 +2,7 @@
 //! somebody retires them.
 
 use query::StoreSource;
-use rules::{AffectedRule, AlertState, CriterionHit, RuleHealth};
+use rules::{AffectedRule, AlertState, CriterionMatch, RuleHealth};
 
 use crate::harness::{MINUTE, SECOND, parse};
 use crate::stored_node::StoredNode;
@@ -64,7 +64,8 @@ impl SilentNode {
             labels.get("absence") == "true" && alert.state != AlertState::Inactive
         });
         let Some((_, alert)) = absences.next() else { return String::new() };
-        let CriterionHit { severity, value, .. } = alert.hit.as_ref().expect("what was measured");
+        let CriterionMatch { severity, value, .. } =
+            alert.matched.as_ref().expect("what was measured");
         let (state, count) = (alert.state.text(), value.estimate);
         let unknown = if alert.is_unknown() { "?" } else { "" };
         format!("{state}{unknown} {count}, severity {severity}")
@@ -99,7 +100,7 @@ fn streams_that_fall_silent_are_one_alert_of_the_rule_until_all_return() {
         "2 of 3 streams have no data, such as {instance=\"1\"}"
     );
     let condition = node.node.group.rules()[0].rule().condition().expect("an own rule");
-    let criterion = alert.hit.as_ref().expect("what was measured").criterion;
+    let criterion = alert.matched.as_ref().expect("what was measured").criterion;
     let text = condition.criterion_text(criterion);
     assert_eq!(text, "streams without data for 5 intervals of queue");
     node.run(60, &[3]);

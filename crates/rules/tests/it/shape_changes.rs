@@ -121,7 +121,7 @@ fn a_tail_of_a_few_requests_fires_by_its_distance() {
         assert_eq!(node.states(0), expected, "{tail_ms}");
         let alert = node.group.rules()[0].alerts().alerts().next();
         if let Some((_, alert)) = alert {
-            let shift = alert.hit.as_ref().expect("the criterion").value.estimate;
+            let shift = alert.matched.as_ref().expect("the criterion").value.estimate;
             assert!(shift < 0.1, "{shift}");
         }
     }
