@@ -106,8 +106,8 @@ impl LedgerFile {
     }
 
     /// Replaces the file durably and atomically.
-    pub fn save(&self, book: &Ledger) -> Result<()> {
-        Ok(disk::replace_file(&*self.disk, &self.path, &book.encode())?)
+    pub fn save(&self, ledger: &Ledger) -> Result<()> {
+        Ok(disk::replace_file(&*self.disk, &self.path, &ledger.encode())?)
     }
 }
 

@@ -44,7 +44,7 @@ pub fn repair_text(dir: &Path, report: &CheckReport) -> String {
 
 fn summary(dir: &Path, report: &CheckReport, is: &str, are: &str) -> String {
     let mut text = String::new();
-    let verdict = match report.damages.len() {
+    let outcome = match report.damages.len() {
         0 => "intact".to_owned(),
         1 => format!("1 location {is} damaged"),
         n => format!("{} locations {are} damaged", value_formatter::count(n as u64)),
@@ -53,7 +53,7 @@ fn summary(dir: &Path, report: &CheckReport, is: &str, are: &str) -> String {
         format!("{} {what}{}", value_formatter::count(n), if n == 1 { "" } else { "s" })
     };
     // Writing to a string does not fail.
-    let _ = writeln!(text, "{}: {verdict}", escape_control(&dir.display().to_string()));
+    let _ = writeln!(text, "{}: {outcome}", escape_control(&dir.display().to_string()));
     let _ = writeln!(
         text,
         "  {} in {} in {}, {}",

@@ -117,10 +117,10 @@ pub fn list_metrics_files() -> (Vec<MetricsFile>, Vec<crate::Error>) {
         match source::read_header_at(&path) {
             Ok(words) => {
                 let identity = ProcessIdentity::from_header(&words);
-                let fate = namespaces.state_of_file(&path, &identity, &words);
+                let state = namespaces.state_of_file(&path, &identity, &words);
                 // The identity in a file can be forged: it is trusted if the file belongs to the
                 // user of the process, or to root.
-                if let ProcessState::Running { pid } = fate
+                if let ProcessState::Running { pid } = state
                     && metadata.uid() != 0
                     && fs::metadata(format!("/proc/{pid}"))
                         .is_ok_and(|process| process.uid() != metadata.uid())
@@ -138,7 +138,7 @@ pub fn list_metrics_files() -> (Vec<MetricsFile>, Vec<crate::Error>) {
                         path,
                         format: MetricsFormat::Topdeck,
                         identity,
-                        state: fate,
+                        state,
                         foreign_file: None,
                     },
                 ));
@@ -167,12 +167,12 @@ pub fn list_metrics_files() -> (Vec<MetricsFile>, Vec<crate::Error>) {
 pub fn metrics_file_at(path: &Path) -> crate::Result<MetricsFile> {
     let words = source::read_header_at(path)?;
     let identity = ProcessIdentity::from_header(&words);
-    let fate = Namespaces::scan().state_of_file(path, &identity, &words);
+    let state = Namespaces::scan().state_of_file(path, &identity, &words);
     Ok(MetricsFile {
         path: path.to_owned(),
         format: MetricsFormat::Topdeck,
         identity,
-        state: fate,
+        state,
         foreign_file: None,
     })
 }
@@ -251,7 +251,7 @@ impl Namespaces {
             let pid = self.pid_of(&identity);
             let started = pid.and_then(|pid| identity::start_ticks(&pid.to_string()));
             identity.start_ticks = started.unwrap_or(0);
-            let fate = match (pid, started) {
+            let state = match (pid, started) {
                 (Some(pid), Some(ticks)) if may_have_written(pid, ticks, &metadata) => {
                     ProcessState::Running { pid }
                 }
@@ -264,7 +264,7 @@ impl Namespaces {
                 path: listed.path.clone(),
                 format,
                 identity,
-                state: fate,
+                state,
                 foreign_file: Some(listed),
             });
         }

@@ -248,7 +248,7 @@ impl StoreInner {
     /// Rebuilds rollups that are damaged while their source parts are intact. The caller holds the
     /// mutex `work`.
     pub(crate) fn rebuild_rollups(&self) -> Result<Vec<i64>> {
-        let mut mended = Vec::new();
+        let mut rebuilt = Vec::new();
         loop {
             let parts: Vec<PartInfo> = self.state().manifest.parts.values().cloned().collect();
             let day = parts
@@ -258,11 +258,11 @@ impl StoreInner {
                     let mut report = ScrubReport::default();
                     self.verify_part(part, &mut report);
                     let is_damaged = report.damage.iter().any(|damage| damage.rows.is_some());
-                    part.covers.keys().copied().find(|day| is_damaged && !mended.contains(day))
+                    part.covers.keys().copied().find(|day| is_damaged && !rebuilt.contains(day))
                 });
-            let Some(day) = day else { return Ok(mended) };
+            let Some(day) = day else { return Ok(rebuilt) };
             self.rollup_day(day)?;
-            mended.push(day);
+            rebuilt.push(day);
         }
     }
 }
