@@ -172,6 +172,24 @@ test("before six o'clock the day begins yesterday, and says so", () => {
   expect(hasYesterday({ now: midnight + 7 * HOUR, todayStart: midnight })).toBe(false);
 });
 
+// On the day that clocks go forward six o'clock was five hours after midnight, and on the other one
+// seven.
+test("six o'clock is that of the clock where clocks change", () => {
+  const before = process.env["TZ"];
+  process.env["TZ"] = "Europe/London";
+  try {
+    const starts = (year: number, month: number, day: number) =>
+      [5, 6].map((hour) => startOfToday(new Date(year, month, day, hour, 30).getTime()));
+    const midnight = (year: number, month: number, day: number) =>
+      new Date(year, month, day).getTime();
+    expect(starts(2026, 2, 29)).toEqual([midnight(2026, 2, 28), midnight(2026, 2, 29)]);
+    expect(starts(2026, 9, 25)).toEqual([midnight(2026, 9, 24), midnight(2026, 9, 25)]);
+  } finally {
+    if (before === undefined) delete process.env["TZ"];
+    else process.env["TZ"] = before;
+  }
+});
+
 // "All 8 rows are normal now" stood below "2 alerts firing".
 test("a row with a firing alert, or with a threshold of minutes, is not normal", () => {
   const threshold = { value: 0.25, origin: "p99", learnedFrom: 25 * 60e3 } as const;

@@ -81,17 +81,32 @@ const RECENT_SHARE: f64 = 0.6;
 pub struct OverviewTimes {
     /// The current time.
     pub now: i64,
-    /// Start of today, see [`OverviewTimes::since_midnight`].
+    /// Start of today, see [`OverviewTimes::of_utc_day`].
     pub today_start: i64,
 }
 
 impl OverviewTimes {
-    /// Times of a day that began at a midnight. Until six o'clock yesterday is a part of today: at
-    /// 00:17 the incident of 22:00 is what a reader looks for.
-    pub fn since_midnight(now: i64, midnight: i64) -> OverviewTimes {
+    /// Times of the day of `now` in UTC, which has no clock changes; the day that ends at `now` if
+    /// that is midnight. Until six o'clock yesterday is a part of today: at 00:17 the incident of
+    /// 22:00 is what a reader looks for.
+    pub fn of_utc_day(now: i64) -> OverviewTimes {
+        let midnight = utc_midnight(now);
         let is_young = now.saturating_sub(midnight) < YOUNG_DAY;
         OverviewTimes { now, today_start: if is_young { midnight - DAY } else { midnight } }
     }
+
+    /// Whether today began before the midnight of `now` in UTC: texts, whose times are in UTC, call
+    /// it yesterday then. The duration would not tell it: where clocks change, a day that a client
+    /// chose has 23 or 25 hours.
+    pub fn has_yesterday(&self) -> bool {
+        self.today_start < utc_midnight(self.now)
+    }
+}
+
+/// Start of the day of a time, or of the day that ends there.
+fn utc_midnight(now: i64) -> i64 {
+    let before = now.saturating_sub(1);
+    before - before.rem_euclid(DAY)
 }
 
 /// Identity of a row.
@@ -560,9 +575,24 @@ mod tests {
     #[test]
     fn until_six_o_clock_yesterday_belongs_to_today() {
         let midnight = 20_000 * DAY;
-        let start = |now: i64| OverviewTimes::since_midnight(now, midnight).today_start;
+        let start = |now: i64| OverviewTimes::of_utc_day(now).today_start;
+        assert_eq!(start(midnight), midnight - DAY, "the day that ends");
         assert_eq!(start(midnight + 17 * MINUTE), midnight - DAY);
         assert_eq!(start(midnight + 6 * HOUR - 1), midnight - DAY);
         assert_eq!(start(midnight + 6 * HOUR), midnight);
+    }
+
+    /// The page sends the start of its day, which has 23 or 25 hours where clocks change.
+    #[test]
+    fn a_day_of_a_clock_change_is_named_by_its_midnight() {
+        let midnight = 20_000 * DAY;
+        let check = |now: i64, today_start: i64, expected: bool| {
+            assert_eq!(OverviewTimes { now, today_start }.has_yesterday(), expected);
+        };
+        // London: after a day of 23 hours, 00:17 BST; the last minutes of one of 25 hours.
+        check(midnight + DAY - 43 * MINUTE, midnight, false);
+        check(midnight + DAY - MINUTE, midnight - HOUR, true);
+        check(midnight + 17 * MINUTE, midnight - 23 * HOUR, true);
+        check(midnight + DAY, midnight, false);
     }
 }

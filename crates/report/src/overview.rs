@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hist::Bracket;
+use query::overview::OverviewTimes;
 use serde_json::Value;
 
 use render::number_formatter::NumberFormatter;
@@ -90,13 +91,12 @@ pub fn overview_text(document: &Value, alarms: &OverviewAlarms, terminal: &Termi
     text
 }
 
-/// What the day of an overview is called: before six o'clock it began yesterday.
+/// What the day of an overview is called, in UTC as all times of a text: before six o'clock it
+/// began yesterday.
 pub(crate) fn day_name(document: &Value) -> &'static str {
     let time = |name: &str| document[name].as_i64().unwrap_or(0);
-    match time("now_ns").saturating_sub(time("today_start_ns")) > store::DAY {
-        true => "since yesterday",
-        false => TODAY,
-    }
+    let times = OverviewTimes { now: time("now_ns"), today_start: time("today_start_ns") };
+    if times.has_yesterday() { "since yesterday" } else { TODAY }
 }
 
 /// Rows in their order, but what is not known now after what is, unless it was affected today; and
@@ -492,6 +492,9 @@ mod tests {
         }
         let text = of(midnight, midnight - store::DAY);
         assert!(text.contains("worst today") && !text.contains("yesterday"), "{text}");
+        // After a day of 23 hours it is 00:17, too.
+        let text = of(midnight + 17 * store::MINUTE, midnight - 23 * store::HOUR);
+        assert!(text.contains("worst since yesterday"), "{text}");
     }
 
     /// The first rows were services without data, above those that were affected.

@@ -12,7 +12,6 @@ use query::overview::row_threshold::RowThreshold;
 use query::overview::{MEMORY_BYTES_MAX, Overview, OverviewTimes, PageRange, RowGroup, RowKey};
 use report::{CsvTable, OverviewAlarms, document};
 use serde_json::Value;
-use store::DAY;
 
 use crate::hist::options::parse_quantity;
 use crate::time::{self, TimeExpr};
@@ -132,8 +131,7 @@ fn of_store(options: &Options, dir: &Path) -> Result<Value> {
     let clock = journal::wall_clock()();
     let newest = view.part_range().map_or(clock, |range| range.end.min(clock));
     let now = options.at.map_or(newest, |at| at.to_unix_ns(clock));
-    // The end of the data may be midnight: the day that ends there is today.
-    let times = OverviewTimes::since_midnight(now, (now - 1) - (now - 1).rem_euclid(DAY));
+    let times = OverviewTimes::of_utc_day(now);
     let mut overview = Overview::new(options.group, MEMORY_BYTES_MAX);
     let page = PageRange { offset: 0, limit: options.limit };
     let unlimited = (Duration::MAX, &(|| Duration::ZERO) as &dyn Fn() -> Duration);

@@ -10,8 +10,8 @@ import * as time from "./time";
 import { formatCount, formatInput, parseThreshold } from "./unit";
 
 const HOUR = 3_600e3;
-/** Length of a day to which the one before it belongs: at 00:17 22:00 is no history. */
-const YOUNG_DAY = 6 * HOUR;
+/** Hour of the clock before which the day before belongs to a day: at 00:17 22:00 is no history. */
+const YOUNG_DAY_END = 6;
 /** "Now": the last five minutes. */
 const RECENT = 5 * 60e3;
 
@@ -240,7 +240,8 @@ interface OverviewJson {
 export function startOfToday(now: number): number {
   const midnight = new Date(now);
   midnight.setHours(0, 0, 0, 0);
-  if (now - midnight.getTime() < YOUNG_DAY) midnight.setDate(midnight.getDate() - 1);
+  // By the clock: where it changes, six hours after midnight are not six o'clock.
+  if (new Date(now).getHours() < YOUNG_DAY_END) midnight.setDate(midnight.getDate() - 1);
   return midnight.getTime();
 }
 

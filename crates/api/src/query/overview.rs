@@ -52,8 +52,7 @@ struct OverviewParams {
 
 impl OverviewParams {
     fn parse(parameters: &Parameters, now: i64) -> Result<OverviewParams, ApiError> {
-        let midnight = now - now.rem_euclid(DAY);
-        let OverviewTimes { today_start, .. } = OverviewTimes::since_midnight(now, midnight);
+        let OverviewTimes { today_start, .. } = OverviewTimes::of_utc_day(now);
         let today_start = parameters.time("today_from", now)?.unwrap_or(today_start);
         if !(now - 2 * DAY..=now).contains(&today_start) {
             let found = parameters.get("today_from").unwrap_or("");
