@@ -185,7 +185,14 @@ impl Dialer {
                     configure_socket(&stream).map_err(|error| fail(error.to_string(), false))?;
                     return Ok(stream);
                 }
-                Ok(Err(error)) => last = fail(format!("{address}: {error}"), false),
+                Ok(Err(error)) => {
+                    let address = address.to_string();
+                    let reason = match address == last.target {
+                        true => error.to_string(),
+                        false => format!("{address}: {error}"),
+                    };
+                    last = fail(reason, false);
+                }
                 Err(error) => last = error,
             }
         }

@@ -191,7 +191,8 @@ fn read(
         merged.add(part).map_err(merge_error)?;
     }
     if merged.count() == 0 {
-        let message = format!("{} has no values in the range", selection.selector);
+        let selector = selector_text(&selection.selector);
+        let message = format!("{selector} has no values in the range");
         return Err(Error::Execution { span: SourceSpan::default(), message });
     }
     let unit = handles[0].unit.clone();

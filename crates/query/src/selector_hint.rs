@@ -85,8 +85,8 @@ fn nearest_metric<'a>(asked: &str, metrics: impl Iterator<Item = &'a str>) -> Op
     near.min().map(|(_, _, name)| name)
 }
 
-/// A selector as it is mostly typed, such as `latency{host=~"a.*"}`; as a list of tags if it has
-/// conditions that are written only so.
+/// A selector as it is mostly typed, such as `latency{host=~"a.*"}` or `{"rpc.took",host="a"}`; as
+/// a list of tags if it has conditions that are written only so.
 pub fn selector_text(selector: &Selector) -> String {
     let name = exact_name(selector).filter(|name| is_plain(name));
     let is_name = |part: &Selector| {
@@ -97,11 +97,20 @@ pub fn selector_text(selector: &Selector) -> String {
     let matchers: Option<Vec<String>> = others.map(matcher_text).collect();
     match (name, matchers) {
         (Some(name), Some(matchers)) if matchers.is_empty() => name.to_owned(),
-        (name, Some(matchers)) if name.is_some() || matchers.iter().any(|it| it.contains('~')) => {
+        (Some(name), Some(matchers)) if !is_word(name, ":") => {
+            format!("{{{name:?},{}}}", matchers.join(","))
+        }
+        (name, Some(matchers)) if !matchers.is_empty() => {
             format!("{}{{{}}}", name.unwrap_or_default(), matchers.join(","))
         }
         _ => selector.to_string(),
     }
+}
+
+/// Whether Prometheus takes a name without quotes.
+fn is_word(name: &str, more: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_' || more.contains(c);
+    name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
 }
 
 fn is_plain(name: &str) -> bool {
@@ -146,7 +155,10 @@ fn matcher_text(part: &Selector) -> Option<String> {
         (true, true) => "!~",
     };
     let name = if name == NAME_TAG { NAME } else { name };
-    is_plain(name).then(|| format!("{name}{operator}{value:?}"))
+    match is_word(name, "") {
+        true => Some(format!("{name}{operator}{value:?}")),
+        false => is_plain(name).then(|| format!("{name:?}{operator}{value:?}")),
+    }
 }
 
 /// The regex of Prometheus with the same meaning; `None` if there is none.
@@ -358,11 +370,14 @@ mod tests {
         for regex in [
             r#"a{b=~"c.+"}"#,
             r#"{a=~"x.*"}"#,
+            r#"{host="x",zone!="y"}"#,
             r#"a{b!~"c.*|d[0-9]",e!="f",g=~".+",h=""}"#,
             r#"a{b=~"c|d\\.e"}"#,
             r#"{__name__=~"a_.*",b="c"}"#,
             r#"a{b=~"(c.*)?"}"#,
             r#"a{b!~"c|d"}"#,
+            r#"{"http.server.duration","service.name"="shop"}"#,
+            r#"a{"service.name"=~"s.*",b="c"}"#,
         ] {
             let selector = Selector::parse(regex).unwrap();
             assert_eq!(selector_text(&selector), regex);

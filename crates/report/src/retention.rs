@@ -1,17 +1,24 @@
 //! Retention rules as text and JSON.
 
 use model::Selector;
+use query::selector_text;
 use render::json::Json::{self, List, Null, Object, Text};
 use render::table::format_table;
-use render::time::whole_duration_text;
+use render::time::duration_text;
 use store::{Resolution, RetentionRule};
+
+const YEAR_NS: i64 = 365 * 86_400_000_000_000;
 
 /// A rule as typed: resolution, duration and selector.
 pub fn retention_rule_text(keep: &RetentionRule) -> String {
-    let duration = keep.duration.map_or_else(|| "forever".to_owned(), whole_duration_text);
+    let written = |ns: i64| match ns % YEAR_NS {
+        0 => format!("{}y", ns / YEAR_NS),
+        _ => duration_text(ns).replace(' ', ""),
+    };
+    let duration = keep.duration.map_or_else(|| "forever".to_owned(), written);
     match &keep.selector {
         Selector::All => format!("{} {duration}", keep.resolution),
-        selector => format!("{} {duration} {selector}", keep.resolution),
+        selector => format!("{} {duration} {}", keep.resolution, selector_text(selector)),
     }
 }
 
@@ -47,7 +54,7 @@ pub fn retention_json(keep: &[RetentionRule]) -> Json {
             ("rule", Text(retention_rule_text(keep))),
             ("resolution", Text(keep.resolution.name().to_owned())),
             ("duration_ns", keep.duration.map_or(Null, |ns| Json::Integer(ns.into()))),
-            ("selector", Text(keep.selector.to_string())),
+            ("selector", Text(selector_text(&keep.selector))),
         ])
     };
     List(keep.iter().map(rule).collect())

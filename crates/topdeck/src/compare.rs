@@ -163,7 +163,7 @@ pub(crate) fn resolve_range(
 ) -> Result<Range<i64>> {
     let now = journal::wall_clock()();
     let Some(extent) = summary.rows.clone() else {
-        bail!("{source}: no samples of {selector}");
+        bail!("{source}: no samples of {}", query::selector_text(selector));
     };
     let complete = summary.histogram_range.as_ref().unwrap_or(&extent);
     let start = from.map_or(complete.start, |from| from.to_unix_ns(now));

@@ -162,7 +162,7 @@ impl ExemplarSeries {
 }
 
 fn text_of(selector: &Selector, parameters: &Parameters) -> String {
-    parameters.get("selector").map_or_else(|| selector.to_string(), str::to_owned)
+    parameters.get("selector").map_or_else(|| query::selector_text(selector), str::to_owned)
 }
 
 /// Number of values within the bounds.

@@ -8,7 +8,6 @@ use std::ops::Range;
 
 use decode::Unit;
 use hist::Bracket;
-use model::selector;
 use query::overview::affected_users::AffectedUsers;
 use query::overview::day_hours::{AffectedPeriod, WorstHour};
 use query::overview::deviation::{DAYS_MIN, Deviation};
@@ -121,22 +120,12 @@ fn state_name(state: RowStatus) -> &'static str {
     }
 }
 
-/// The row's selector, in the syntax of Prometheus if that can express it.
+/// The row's selector, as queries have it.
 fn selector_text(key: &RowKey, has_unit: bool) -> String {
-    let is_name = |text: &str, more: &str| {
-        let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_' || more.contains(c);
-        text.starts_with(is_letter) && text.chars().all(|c| is_letter(c) || c.is_ascii_digit())
-    };
-    let is_label = |(label, _): &(String, String)| is_name(label, "");
-    if !is_name(&key.name, ":") || !key.service.iter().all(is_label) {
-        return key.selector(has_unit).to_string();
-    }
-    let unit = (selector::UNIT.to_owned(), key.unit.clone());
-    let pairs = key.service.iter().chain(has_unit.then_some(&unit));
-    let pairs: Vec<String> = pairs.map(|(label, value)| format!("{label}={value:?}")).collect();
-    match pairs.is_empty() {
-        true => key.name.clone(),
-        false => format!("{}{{{}}}", key.name, pairs.join(",")),
+    let text = query::selector_text(&key.selector(has_unit));
+    match text == key.name && key.name.contains('.') {
+        true => format!("{{{text:?}}}"),
+        false => text,
     }
 }
 
@@ -295,13 +284,14 @@ mod tests {
             assert_eq!(model::Selector::parse(&text).unwrap(), key.selector(has_unit), "{text}");
         };
         check("latency", "", None, "latency");
+        check("rpc.took", "", None, r#"{"rpc.took"}"#);
         check("latency", "ms", None, r#"latency{__unit="ms"}"#);
         check("x", "s", Some(("job", "a\"b")), r#"x{job="a\"b",__unit="s"}"#);
         check(
             "http.server.request.duration",
             "s",
             Some(("service.name", "cart")),
-            "and(__name:http.server.request.duration,service.name:cart,__unit:s)",
+            r#"{"http.server.request.duration","service.name"="cart",__unit="s"}"#,
         );
     }
 }

@@ -46,8 +46,8 @@ mod tests {
     fn rules_round_trip() {
         check("base 30d", "base 30d");
         check("5m 1y", "5m 1y");
-        check("  1h   forever  {host=\"x\"}", "1h forever and(host:x)");
-        check("1d 2w latency{a=\"b c\"}", "1d 14d and(__name:latency,a:\"b c\")");
+        check("  1h   forever  {host=\"x\"}", "1h forever {host=\"x\"}");
+        check("1d 2w latency{a=\"b c\"}", "1d 14d latency{a=\"b c\"}");
         for text in ["", "base", "30d base", "base 30", "2m 1d", "base 1d {", "base -1d"] {
             assert!(parse_rule(text).is_err(), "{text}");
         }
