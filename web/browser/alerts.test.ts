@@ -375,7 +375,7 @@ test("alerts of own rules and of other programs have what they know, and no more
   await server.record("checkout", [900, 900, 900]);
   await expect.poll(() => headline("CheckoutSlow"), { timeout: 20_000 }).toBe("firing");
   const own = await card("CheckoutSlow").innerText();
-  expect(own).toMatch(/severity 3[^]*quantile 0\.99 above 250ms of checkout within 5min/);
+  expect(own).toMatch(/severity 3[^]*quantile 0\.99 above 250ms of checkout within 5 min/);
   expect(own).toMatch(/900 ms.*\s+threshold 250 ms/);
   expect(own).not.toContain("result of the query");
   const link = card("CheckoutSlow").getByRole("link", { name: "Distributions in Explore" });

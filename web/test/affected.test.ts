@@ -33,16 +33,16 @@ test("an own rule has the threshold of the criterion that holds, if it is an upp
     const alert = { query, criterion } as unknown as AlertJson;
     return distributionOf({ alertname: "Slow" }, rule({}), alert);
   };
-  const above = "quantile 0.99 above 250ms of checkout within 5min";
+  const above = "quantile 0.99 above 250ms of checkout within 5 min";
   expect(own(above)).toEqual({ threshold: "250", selector: "checkout", limit: "250 ms" });
-  expect(own("quantile 0.5 below 250ms of checkout within 5min")).toBeNull();
+  expect(own("quantile 0.5 below 250ms of checkout within 5 min")).toBeNull();
   expect(own(above, { unit: "" })).toBeNull();
   expect(own(above, { forecast: "full in 2 h" })).toBeNull();
 });
 
 test("a rule about the share above 250 ms has a threshold: affected is no longer unknown", () => {
   const own = (limit?: string) => {
-    const text = "share above 250ms above 0.05 of checkout within 5min";
+    const text = "share above 250ms above 0.05 of checkout within 5 min";
     const criterion = { text, threshold: 0.05, unit: "", limit };
     const alert = { query: "checkout", criterion } as unknown as AlertJson;
     return distributionOf({ alertname: "Slow", route: "/pay" }, rule({}), alert);
@@ -58,13 +58,15 @@ test("a rule about the share above 250 ms has a threshold: affected is no longer
 
 test("a rule looks back for its longest range", () => {
   expect(lookbackOf("rate(a[5m]) + rate(b[1h])")).toBe(60 * MINUTE);
-  expect(lookbackOf("quantile 0.99 above 250ms of checkout within 10min")).toBe(10 * MINUTE);
+  expect(lookbackOf("quantile 0.99 above 250ms of checkout within 10 min")).toBe(10 * MINUTE);
   expect(lookbackOf("max_over_time(a[1h30m:1m])")).toBe(90 * MINUTE);
+  expect(lookbackOf("value above 5 of depth within 1 h 30 min")).toBe(90 * MINUTE);
+  expect(lookbackOf("value above 5 of depth within 1h")).toBe(60 * MINUTE);
   expect(lookbackOf("depth > 5")).toBe(5 * MINUTE);
 });
 
 test("card and history count the requests of an active alert in the same time, none ahead", () => {
-  const query = "share of requests above 250ms above 0.05 of checkout within 5min";
+  const query = "share of requests above 250ms above 0.05 of checkout within 5 min";
   const { from, to } = countedRange(NOON, query, NOON + 101e3);
   expect([from, to]).toEqual([NOON - 5 * MINUTE, NOON + 90e3]);
   expect(countedRange(NOON + 1, query, NOON + 2).to).toBe(NOON + 1);

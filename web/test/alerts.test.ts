@@ -117,7 +117,7 @@ test.each([
 
 test("the link of an own rule with a selector has the selector and the threshold", () => {
   const criterion = {
-    text: "quantile 0.99 above 250ms of checkout within 5min",
+    text: "quantile 0.99 above 250ms of checkout within 5 min",
     lower: 7.1e8,
     estimate: 7.2e8,
     upper: 7.3e8,

@@ -31,7 +31,7 @@ test("a query has the metrics of its selectors and neither functions nor groupin
 
 // Heatmaps of checkout had the alerts of all other metrics.
 test("a chart shows the alerts of its metric only", () => {
-  const slow = { query: "quantile 0.99 above 250ms of checkout within 5min", labels: {} };
+  const slow = { query: "quantile 0.99 above 250ms of checkout within 5 min", labels: {} };
   const full = { query: "disk_free_bytes < 1e9", labels: { host: "a" } };
   expect(showsAlert("checkout", slow)).toBe(true);
   expect(showsAlert("checkout", full)).toBe(false);

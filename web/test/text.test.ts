@@ -189,6 +189,26 @@ test.each([
   ["1970-13-01", null],
 ])("the time %s", (text, expected) => expect(time.parseTime(text, 100e6)).toBe(expected));
 
+test("durations have one format, which can be typed", () => {
+  for (const [ms, text] of [
+    [0, "0 s"],
+    [250, "250 ms"],
+    [59_400, "59 s"],
+    [90e3, "1 min 30 s"],
+    [5_400e3, "1 h 30 min"],
+    [5_405e3, "1 h 30 min"],
+    [86_460e3, "1 d"],
+    [90_000e3, "1 d 1 h"],
+    [30 * 86_400e3, "30 d"],
+  ] as const) {
+    expect(time.formatDuration(ms)).toBe(text);
+  }
+  for (const text of ["-1 h 30 min", "-1h 30m", "-1h30m", "-1h30min", "-90 min", "-1.5 h"]) {
+    expect(time.parseTime(text, 5_400e3)).toBe(0);
+  }
+  expect(time.parseTime("-1 h 30", 0)).toBeNull();
+});
+
 test("a time without an offset is UTC in every time zone", () =>
   inZone("America/New_York", () => {
     expect(time.parseTime("1970-01-02T00:00", 0)).toBe(86_400e3);

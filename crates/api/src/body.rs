@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
+use render::time::format_age;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
@@ -73,8 +74,8 @@ impl BodyLimits {
             RejectReason::BodyReadTimeout => ErrorResponse::new(
                 StatusCode::REQUEST_TIMEOUT,
                 format!(
-                    "body not received within {} s (body_read_timeout)",
-                    self.timeout.as_secs_f64()
+                    "body not received within {} (body_read_timeout)",
+                    format_age(self.timeout)
                 ),
             ),
             _ => ErrorResponse {

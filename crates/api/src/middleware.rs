@@ -14,6 +14,7 @@ use http::header::{HOST, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Version, header};
 use intake::{EventCounter, LatencyHistogram, Meter};
 use model::FORWARD_REQUEST_BYTES_MAX;
+use render::time::format_age;
 use tower::ServiceExt as _;
 
 use crate::access::{AccessPolicy, Peer, is_host};
@@ -164,8 +165,8 @@ impl RequestMiddleware {
             Err(_) => {
                 self.reject_counters.count(RejectReason::RequestTimeout);
                 let what = format!(
-                    "request timed out after {} s; the sent data may have been accepted",
-                    self.limits.request_timeout.as_secs_f64()
+                    "request timed out after {}; the sent data may have been accepted",
+                    format_age(self.limits.request_timeout)
                 );
                 return ErrorResponse::new(StatusCode::SERVICE_UNAVAILABLE, what).into_response();
             }

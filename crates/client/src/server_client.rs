@@ -11,6 +11,7 @@ use http::{HeaderValue, Method, Request, StatusCode, header};
 use net::Endpoint;
 use net::dial::{DialTimeouts, Dialer, HttpConnection, ResponseLimits};
 use net::tls::ClientTls;
+use render::time::format_age;
 use serde_json::Value;
 
 use crate::local_server::{STORE_DIR, default_data_dir, server_of};
@@ -266,7 +267,10 @@ impl ServerClient {
                             None => None,
                         };
                         let more = reported.map_or_else(String::new, |text| format!(", {text}"));
-                        progress.show(|elapsed| format!("{url}, {} s{more}", elapsed.as_secs()));
+                        progress.show(|elapsed| {
+                            let seconds = Duration::from_secs(elapsed.as_secs());
+                            format!("{url}, {}{more}", format_age(seconds))
+                        });
                     }
                 }
             };

@@ -37,7 +37,7 @@ pub mod tsdb;
 mod unit;
 
 pub use decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
-pub use duration::{DURATION_EXPECTED, parse_duration};
+pub use duration::{DURATION_EXPECTED, duration_text, parse_duration, rounded_duration_text};
 pub use exemplar::{DecodedExemplar, ExemplarProblem};
 pub use format::{InputFormat, detect, read};
 pub use input_error::{InputError, InputPosition};

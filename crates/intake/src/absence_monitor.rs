@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use decode::rounded_duration_text;
 use journal::log::LogLevel;
 
 use crate::producer::Producer;
@@ -207,7 +208,7 @@ impl AbsenceMonitor {
                     let line = format!(
                         "source {} is retired after {} of absence",
                         name_of(*id),
-                        duration_text(retire_after)
+                        rounded_duration_text(retire_after)
                     );
                     lines.push((LogLevel::Info, line));
                 }
@@ -221,14 +222,14 @@ impl AbsenceMonitor {
                         "source {} is absent: no batch for {}, usually one every {}; check that \
                          it runs and reaches this server",
                         name_of(*id),
-                        duration_text(absence),
-                        duration_text(interval)
+                        rounded_duration_text(absence),
+                        rounded_duration_text(interval)
                     );
                     lines.push((LogLevel::Warn, line));
                 }
                 (false, Some(since)) => {
                     history.absent_since = None;
-                    let after = duration_text(history.last.saturating_sub(since));
+                    let after = rounded_duration_text(history.last.saturating_sub(since));
                     let line = format!("source {} sends again after {after}", name_of(*id));
                     lines.push((LogLevel::Info, line));
                 }
@@ -256,17 +257,6 @@ impl AbsenceMonitor {
         model::sort::by(&mut sources, |a, b| a.name.cmp(&b.name).then(a.id.cmp(&b.id)));
         sources
     }
-}
-
-/// Whole seconds or, from an hour on, minutes: `62 s`, `5 min 30 s`, `2 h`.
-fn duration_text(ns: i64) -> String {
-    let seconds = ns / 1_000_000_000;
-    let (parts, rest, name) = match seconds {
-        ..120 => return format!("{seconds} s"),
-        120..3_600 => (format!("{} min", seconds / 60), seconds % 60, "s"),
-        _ => (format!("{} h", seconds / 3_600), seconds / 60 % 60, "min"),
-    };
-    if rest == 0 { parts } else { format!("{parts} {rest} {name}") }
 }
 
 #[cfg(test)]

@@ -226,7 +226,7 @@ mod tests {
         };
         let quantile = serde_json::json!({
             "value": 0.491_316_931_982_633_9, "severity": 1, "criterion": {
-                "text": "quantile 0.99 above 250ms of checkout within 5min", "unit": "s",
+                "text": "quantile 0.99 above 250ms of checkout within 5 min", "unit": "s",
                 "lower": 0.48, "estimate": 0.491_316_931_982_633_9, "upper": 0.5,
                 "threshold": 0.25,
             },
@@ -234,7 +234,7 @@ mod tests {
         check(
             quantile,
             "1 | 2023-11-14 22:13:20Z | 480.0 to 500.0 ms | 250 ms | quantile 0.99 above 250ms of \
-             checkout within 5min",
+             checkout within 5 min",
         );
         let absent = serde_json::json!({
             "value": 2, "severity": 2, "annotations": {"absent": "2 of 2 streams have no data"},

@@ -1,7 +1,5 @@
 //! Overview as text: a table with a row per metric or service.
 
-use std::time::Duration;
-
 use hist::Bracket;
 use query::overview::OverviewTimes;
 use serde_json::Value;
@@ -10,7 +8,7 @@ use render::number_formatter::NumberFormatter;
 use render::table::TextTable;
 use render::terminal::{Terminal, TextStyle};
 use render::text::{escape_control, plural};
-use render::time::{duration_text, format_age, precise_time_text};
+use render::time::{duration_text, precise_time_text};
 use render::value_formatter;
 
 use crate::overview_alarms::OverviewAlarms;
@@ -141,10 +139,7 @@ fn cells(row: &Value, now: i64, is_alarmed: bool, terminal: &Terminal) -> Vec<St
         None if row["unusual"].is_null() => "not read yet".to_owned(),
         origin => origin.unwrap_or("too few values").to_owned(),
     };
-    let age = row["latest_ns"].as_i64().map(|latest| match rounded_age(now - latest) {
-        0 => "0 s".to_owned(),
-        age => duration_text(age),
-    });
+    let age = row["latest_ns"].as_i64().map(|latest| duration_text(rounded_age(now - latest)));
     vec![
         escape_control(&name),
         match row["state"].as_str() {
@@ -275,8 +270,7 @@ fn learned_text(statistic: &str, threshold: &Value) -> String {
         Some(unit) => range - range.rem_euclid(unit),
         None => rounded_age(range),
     };
-    let range = Duration::from_nanos(u64::try_from(range).unwrap_or(0));
-    format!("{statistic} of {}", format_age(range))
+    format!("{statistic} of {}", duration_text(range))
 }
 
 fn unusual_text(unusual: &Value) -> String {
@@ -564,7 +558,7 @@ mod tests {
         };
         assert_eq!(
             [learned(673), learned(7 * 24 * 60), learned(90)],
-            ["p99 of 11 h", "p99 of 7 d", "p99 of 90 min"]
+            ["p99 of 11 h", "p99 of 7 d", "p99 of 1 h 30 min"]
         );
         let unusual = |days_min: Option<u64>| {
             let reason = "history too short";

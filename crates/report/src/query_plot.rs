@@ -10,6 +10,7 @@ use render::merged_distribution::MergedDistribution;
 use render::terminal::Terminal;
 use render::terminal::heatmap as terminal_heatmap;
 use render::terminal::line_plot::{LINES_MAX, LinePlot, PlottedLine};
+use render::time::duration_text;
 
 use crate::query_table::{self, NO_RESULT, StreamNames, number_bracket};
 use query::maxima::Maxima;
@@ -83,8 +84,7 @@ fn heatmap_text(
         StepWindow::Step => (steps.step, None),
         StepWindow::Length(window) if window == steps.step => (window, None),
         StepWindow::Length(window) if window > steps.step => {
-            let (window, step) =
-                (query_table::duration_text(window), query_table::duration_text(steps.step));
+            let (window, step) = (duration_text(window), duration_text(steps.step));
             return Err(unsuitable(format!(
                 "cannot plot: windows of {window} overlap at steps of {step}, so values would be \
                  counted more than once; set --step {}",
@@ -92,8 +92,7 @@ fn heatmap_text(
             )));
         }
         StepWindow::Length(window) => {
-            let (of, step) =
-                (query_table::duration_text(window), query_table::duration_text(steps.step));
+            let (of, step) = (duration_text(window), duration_text(steps.step));
             (
                 window,
                 Some(format!(
@@ -162,7 +161,7 @@ fn line_plot_text(
         (query_table::step_time(answer, 0), query_table::step_time(answer, steps.count - 1));
     let about = numbers.unit_note(answer.unit.as_deref());
     let about = about.map_or_else(String::new, |about| format!("; {about}"));
-    let step = query_table::duration_text(steps.step);
+    let step = duration_text(steps.step);
     let plot = LinePlot {
         title: expression.to_owned(),
         lines: lines.collect(),

@@ -6,7 +6,7 @@ use query::{LabelSet, QueryResult, ResultData, SeriesPoints, StepValue, Stream};
 use render::terminal::{Terminal, TextStyle};
 use render::text::escape_control;
 use render::text::plural;
-use render::time::whole_duration_text;
+use render::time::duration_text;
 use render::value_formatter;
 
 use query::maxima::Maxima;
@@ -399,17 +399,6 @@ pub(crate) fn step_time(answer: &QueryResult, at: usize) -> String {
         time_precision_ns(rows)
     });
     render::time::time_text(steps.time(at), row_ns)
-}
-
-/// Duration: `30 min`.
-pub(crate) fn duration_text(ns: i64) -> String {
-    let text = whole_duration_text(ns);
-    let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    match &text[unit..] {
-        // Not a round duration.
-        "ns" => render::time::duration_text(ns),
-        _ => format!("{} {}", &text[..unit], &text[unit..]),
-    }
 }
 
 /// Precision that [`render::time::time_text`] needs to show all digits of a time.

@@ -104,7 +104,7 @@ impl OwnCondition {
         matches!(self.source, RuleSource::Query(_))
     }
 
-    /// A criterion in words, such as `p99 above 250ms within 5min`. The absence of streams comes
+    /// A criterion in words, such as `p99 above 250ms within 5 min`. The absence of streams comes
     /// after the others.
     pub fn criterion_text(&self, index: usize) -> String {
         let text = match self.criteria.get(index) {

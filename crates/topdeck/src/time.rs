@@ -23,7 +23,7 @@ fn parse_unix_seconds(text: &str) -> Option<TimeExpr> {
     is_long.then(|| time_expr::parse_time_parameter(text, 0)).flatten().map(TimeExpr::At)
 }
 
-/// `90s`, `30d`, `1h30m`; positive, in nanoseconds.
+/// `90s`, `30d`, `1h30m`, `1 h 30 min`; positive, in nanoseconds.
 pub(crate) fn parse_duration(text: &str) -> Result<i64, String> {
     time_expr::length(text).ok_or_else(|| decode::DURATION_EXPECTED.to_owned())
 }
@@ -36,21 +36,23 @@ pub(crate) fn parse_interval(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use render::time::{precise_time_text, whole_duration_text};
+    use render::time::{duration_text, precise_time_text};
 
     #[track_caller]
     fn check(written: &str, shown: &str) {
-        assert_eq!(parse_duration(written).map(whole_duration_text), Ok(shown.to_owned()));
+        assert_eq!(parse_duration(written).map(duration_text), Ok(shown.to_owned()));
     }
 
     #[test]
-    fn lengths_are_written_in_the_largest_unit() {
-        check("30d", "30d");
-        check("1y", "1y");
-        check("2w", "14d");
-        check("1.5h", "90min");
-        check("5m", "5min");
-        check("17ns", "17ns");
+    fn lengths_may_be_written_as_they_are_shown() {
+        check("30d", "30 d");
+        check("1y", "365 d");
+        check("2w", "14 d");
+        check("1.5h", "1 h 30 min");
+        check("1h30m", "1 h 30 min");
+        check("1 h 30 min", "1 h 30 min");
+        check("5m", "5 min");
+        check("17ns", "17 ns");
     }
 
     #[test]

@@ -81,9 +81,9 @@ function withLabels(
   return own.reduce((text, [name, value]) => addMatcher(text, name, value), selector);
 }
 
-/** How far a rule looks back: its longest range, `[5m]` or `within 5min`. */
+/** How far a rule looks back: its longest range, `[5m]` or `within 5 min`. */
 export function lookbackOf(query: string): number {
-  const found = [...query.matchAll(/(?:\[|within )((?:\d+(?:min|[smhdw]))+)/g)];
+  const found = [...query.matchAll(/(?:\[|within )((?:\d+ ?(?:min|[smhdw]) ?)+)/g)];
   const ranges = found.map(([, range]) => -(time.parseTime(`-${range}`, 0) ?? 0));
   return ranges.length > 0 ? Math.max(...ranges) : LOOKBACK_MS;
 }

@@ -25,8 +25,8 @@ export function parseTime(text: string, now: number): number | null {
 
 function parseUnbounded(text: string, now: number): number {
   if (text === "now") return now;
-  if (/^-(\d+[smhdw])+$/.test(text)) {
-    const parts = [...text.matchAll(/(\d+)(\w)/g)];
+  if (/^-(\d+\s*(min|[smhdw])\s*)+$/.test(text)) {
+    const parts = [...text.matchAll(/(\d+)\s*(min|[smhdw])/g)];
     return parts.reduce((at, [, number, unit]) => at - Number(number) * UNITS[unit!]!, now);
   }
   const relative = /^-(\d+\.?\d*)\s*(s|m|min|h|d|w)$/.exec(text);
@@ -165,22 +165,29 @@ export function formatDateTime(ms: number): string {
   return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
-/** A duration: `10 s`, `5 min`, `1 h 30 min`. */
+const TEXT_UNITS = [
+  [86_400, "d"],
+  [3_600, "h"],
+  [60, "min"],
+  [1, "s"],
+] as const;
+
+/**
+ * A duration, the only format of durations in texts: `10 s`, `5 min`, `1 h 30 min`. From a second
+ * on, in the largest unit and the next smaller one.
+ */
 export function formatDuration(ms: number): string {
+  if (ms === 0) return "0 s";
   if (ms < 1e3) return `${Number(ms.toPrecision(3))} ms`;
-  const parts: string[] = [];
-  let rest = Math.round(ms / 1e3);
-  for (const [size, name] of [
-    [86_400, "d"],
-    [3_600, "h"],
-    [60, "min"],
-    [1, "s"],
-  ] as const) {
+  const seconds = Math.round(ms / 1e3);
+  const first = TEXT_UNITS.findIndex(([size]) => seconds >= size);
+  let rest = seconds;
+  const parts = TEXT_UNITS.slice(first, first + 2).map(([size, name]) => {
     const whole = Math.floor(rest / size);
-    if (whole > 0) parts.push(`${whole} ${name}`);
     rest -= whole * size;
-  }
-  return parts.slice(0, 2).join(" ") || "0 s";
+    return whole > 0 ? `${whole} ${name}` : "";
+  });
+  return parts.join(" ").trim();
 }
 
 const STEPS = [

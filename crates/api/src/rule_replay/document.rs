@@ -1,5 +1,6 @@
 //! JSON document of a replay, with a sentence per rule.
 
+use decode::rounded_duration_text;
 use hist::Bracket;
 use query::LabelSet;
 use render::number_formatter::NumberFormatter;
@@ -131,7 +132,7 @@ fn firing_text(replayed: &ReplayedRule) -> String {
         0 => {}
         fired => parts.push(format!("would have fired {}", plural(fired, "time", "times"))),
     }
-    parts.push(format!("{} in all", rounded_duration(replayed.firing_ns())));
+    parts.push(format!("{} in all", fired_for_text(replayed.firing_ns())));
     if let Some(above) = &replayed.above {
         let Bracket { lower, estimate, upper } = above.values;
         // Counts are below 2^53.
@@ -157,38 +158,38 @@ fn firing_text(replayed: &ReplayedRule) -> String {
     parts.join(", ")
 }
 
-/// `streams without data 2 times, 5.2 h in all`.
+/// `streams without data 2 times, 5 h 12 min in all`.
 fn absence_text(absence: &ReplayedAlert) -> String {
     let is_before = absence.state_at_start.state == rules::AlertState::Firing;
     let times = plural(absence.fired + u64::from(is_before), "time", "times");
-    let duration = rounded_duration(absence.firing_ns);
+    let duration = fired_for_text(absence.firing_ns);
     format!("streams without data {times}, {duration} in all")
 }
 
-/// `45 s`, `41 min`, `5.2 h`, `3.1 d`.
-fn rounded_duration(ns: i64) -> String {
-    let seconds = ns as f64 / 1e9;
-    match seconds {
-        _ if seconds < 90.0 => format!("{seconds:.0} s"),
-        _ if seconds < 90.0 * 60.0 => format!("{:.0} min", seconds / 60.0),
-        _ if seconds < 36.0 * 3600.0 => format!("{:.1} h", seconds / 3600.0),
-        _ => format!("{:.1} d", seconds / 86_400.0),
+/// How long an alert fired: `45 s`, and whole minutes from 90 s on, as evaluations are intervals
+/// apart.
+fn fired_for_text(ns: i64) -> String {
+    const MINUTE_NS: i64 = 60_000_000_000;
+    match ns >= MINUTE_NS + MINUTE_NS / 2 {
+        true => rounded_duration_text((ns + MINUTE_NS / 2) / MINUTE_NS * MINUTE_NS),
+        false => rounded_duration_text(ns),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::rounded_duration;
+    use super::fired_for_text;
 
     #[test]
-    fn durations_have_two_digits_or_so() {
+    fn alerts_fired_for_whole_minutes() {
         let check = |seconds: i64, expected: &str| {
-            assert_eq!(rounded_duration(seconds * 1_000_000_000), expected);
+            assert_eq!(fired_for_text(seconds * 1_000_000_000), expected);
         };
         check(0, "0 s");
-        check(89, "89 s");
-        check(41 * 60, "41 min");
-        check(5 * 3600 + 720, "5.2 h");
-        check(3 * 86_400 + 8_640, "3.1 d");
+        check(89, "1 min 29 s");
+        check(41 * 60 + 29, "41 min");
+        check(59 * 60 + 31, "1 h");
+        check(5 * 3600 + 720, "5 h 12 min");
+        check(3 * 86_400 + 8_640, "3 d 2 h");
     }
 }

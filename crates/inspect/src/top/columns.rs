@@ -1,6 +1,6 @@
 //! Columns of the process list and of the metric list.
 
-use decode::Unit;
+use decode::{Unit, rounded_duration_text};
 use hist::Bracket;
 use shm::ProcessState;
 use shm::snapshot::MetricValue;
@@ -191,9 +191,10 @@ fn in_flight_text(in_flight: OperationsInFlight) -> String {
     }
 }
 
-/// Age with three digits.
+/// Age with three digits; of a minute and longer, in two units.
 pub(crate) fn age_text(ns: u64) -> String {
     let (number, unit) = match ns {
+        60_000_000_000.. => return rounded_duration_text(i64::try_from(ns).unwrap_or(i64::MAX)),
         0..1_000 => (ns as f64, "ns"),
         1_000..1_000_000 => (ns as f64 / 1e3, "us"),
         1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
@@ -280,7 +281,8 @@ mod tests {
     fn ages_are_short_and_have_units() {
         assert_eq!(age_text(0), "0 ns");
         assert_eq!(age_text(2_500_000_000), "2.50 s");
-        assert_eq!(age_text(86_400_000_000_000), "86,400 s");
+        assert_eq!(age_text(59_900_000_000), "59.9 s");
+        assert_eq!(age_text(86_400_000_000_000), "1 d");
         let one = OperationsInFlight { count: 1_200, oldest_ns: None };
         assert_eq!(in_flight_text(one), "1,200, ?");
     }

@@ -9,15 +9,13 @@
 //!
 //! Times are nanoseconds since 1970 in UTC, values are in [`Heatmap::unit`].
 
-use std::time::Duration;
-
 use decode::Unit;
 use hist::{Bracket, MergeError};
 
 use crate::merged_distribution::MergedDistribution;
 use crate::threshold_count::ThresholdCount;
 use crate::time;
-use crate::time::format_age;
+use crate::time::duration_text;
 use crate::value_formatter::{self, ValueFormatter};
 
 /// Heatmap column.
@@ -48,7 +46,6 @@ pub struct Heatmap {
     pub warnings: Vec<String>,
 }
 
-const NS_PER_MIN: u64 = 60_000_000_000;
 /// Maximum number of gap reasons that are listed.
 const REASONS_SHOWN: usize = 3;
 
@@ -202,12 +199,7 @@ impl FittedColumns {
     pub(crate) fn description(&self) -> Option<String> {
         let first = self.columns.first()?;
         let length_ns = first.end.saturating_sub(first.start);
-        let length = match u64::try_from(length_ns) {
-            Ok(ns) if ns > 0 && ns.is_multiple_of(NS_PER_MIN) => {
-                format_age(Duration::from_nanos(ns))
-            }
-            _ => time::duration_text(length_ns),
-        };
+        let length = duration_text(length_ns);
         Some(match self.merged {
             1 => format!("column width {length}"),
             merged => format!("column width {length}, {merged} columns merged into one"),

@@ -1,6 +1,6 @@
 //! Table `[[rule.criteria]]` of a rule file, before and after its check.
 
-use decode::Quantity;
+use decode::{Quantity, duration_text};
 use regex::Regex;
 use serde::Deserialize;
 use toml::Spanned;
@@ -126,7 +126,7 @@ fn forecast_measure(
     let likely = chance.as_ref().map_or_else(String::new, |chance| {
         format!(" with a chance of {}", chance.get_ref().text())
     });
-    let words = format!("forecast for {}{likely} {words}", within.get_ref());
+    let words = format!("forecast for {}{likely} {words}", duration_text(within_ns));
     Ok((Measure::Forecast(ForecastCriterion { bound, within_ns, chance: share }), words))
 }
 
@@ -253,8 +253,8 @@ impl CriterionTable {
         }
         if let Some(written) = self.absent.as_ref().filter(|it| *it.get_ref()) {
             let after_ns = self.after.as_ref().map(duration).transpose()?;
-            let words = match &self.after {
-                Some(after) => format!("no data for {}", after.get_ref()),
+            let words = match after_ns {
+                Some(after_ns) => format!("no data for {}", duration_text(after_ns)),
                 None => "no data for 5 intervals".to_owned(),
             };
             found.push((Measure::Absence(after_ns), words, written.span()));

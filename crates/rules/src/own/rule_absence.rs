@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use decode::{DURATION_EXPECTED, parse_duration};
+use decode::{DURATION_EXPECTED, duration_text, parse_duration};
 use query::{LabelSet, NAME};
 use serde::Deserialize;
 
@@ -139,7 +139,6 @@ impl AbsenceKey {
         if !(1..=5).contains(&severity) {
             return Err(format!("absence: found severity {severity}, expected 1 (worst) to 5"));
         }
-        let time = limits.after.as_deref().unwrap_or("5 intervals");
         let after_ns = match &limits.after {
             None => None,
             Some(text) => match parse_duration(text) {
@@ -147,6 +146,7 @@ impl AbsenceKey {
                 None => return Err(format!("absence: found {text:?}, {DURATION_EXPECTED}")),
             },
         };
+        let time = after_ns.map_or_else(|| "5 intervals".to_owned(), duration_text);
         let text = format!("streams without data for {time} of {expression}");
         Ok(Some(RuleAbsence { severity, after_ns, text }))
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use decode::duration_text;
 use model::Selector;
 use query::{Language, QueryRequest, Settings, execute, promql};
 use serde::Deserialize;
@@ -208,7 +209,7 @@ impl RuleTable {
             None => self.promql.is_none() && self.caql.is_none(),
         };
         let (expression, window) =
-            (source.map_or("", |(text, _)| text.as_str()), render_duration(window_ns));
+            (source.map_or("", |(text, _)| text.as_str()), duration_text(window_ns));
         let text = |measure: String| match is_selector {
             true => format!("{measure} of {expression} within {window}"),
             false => format!("{measure} of {expression}"),
@@ -270,14 +271,4 @@ fn check_caql(text: &str, options: &promql::Options) -> query::Result<()> {
     let (language, options) = (Language::Caql, *options);
     let request = QueryRequest { text, language, start, end, step, options };
     execute(&MemorySeries::default(), &request, &Settings::default(), &|| false).map(drop)
-}
-
-/// A duration as it is written in a file: `5min`.
-fn render_duration(ns: i64) -> String {
-    let units = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
-    let whole = units.iter().find(|(seconds, _)| ns % (seconds * SECOND_NS) == 0);
-    match whole {
-        Some((seconds, unit)) => format!("{}{unit}", ns / (seconds * SECOND_NS)),
-        None => format!("{}ms", ns / 1_000_000),
-    }
 }

@@ -39,7 +39,8 @@ pub(super) fn shape_measure(
     match written.get_ref() {
         BaselineKey::Before(text) => {
             let baseline_ns = duration(&Spanned::new(written.span(), text.clone()))?;
-            let words = format!("shape differs from that {text} before");
+            let before = decode::duration_text(baseline_ns);
+            let words = format!("shape differs from that {before} before");
             Ok((Measure::ShapeChange { baseline_ns, min_shift }, words))
         }
         BaselineKey::Saved(BaselineFile { file }) => {

@@ -8,10 +8,11 @@
 //! minute old: it counts only if it has seen nearly all bad events of the window
 //! (`topdeck_slo_bad_events`). A text without it has the time in which a whole budget is spent.
 
+use decode::duration_text;
 use query::promql::parse_duration;
 use store::{HOUR, MINUTE, SECOND};
 
-use super::burn_window::{WindowLengthText, short};
+use super::burn_window::short;
 use super::{BurnWindow, Indicator, Quantity, Slo};
 use crate::rule_file::{AlertSettings, LabelMap, MissingData, Rule, RuleGroup, RuleKind};
 use crate::template::go_literal;
@@ -79,15 +80,15 @@ impl Slo {
             .replace("LEFT", &go_literal(&self.remaining_query(&bad_long)))
             .replacen("NAME", &plain(&self.name), 1);
         let counts = EVENT_COUNTS
-            .replace("WINDOW", &WindowLengthText(window.long_ns).to_string())
+            .replace("WINDOW", &duration_text(window.long_ns))
             .replacen("BAD", &go_literal(&bad_long), 1)
             .replacen("TOTAL", &go_literal(&total_long), 1);
         let description = format!(
             "{counts}Limit: {} % of the events of the last {} and of the last {}. {} Factor: {}. \
              Objective: {} % in {}.",
             short(factor * budget * 100.0),
-            WindowLengthText(window.long_ns),
-            WindowLengthText(window.short_ns()),
+            duration_text(window.long_ns),
+            duration_text(window.short_ns()),
             plain(&self.indicator.bad_text()),
             window.formula(&self.period),
             short(self.objective.share() * 100.0),

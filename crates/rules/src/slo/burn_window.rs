@@ -5,8 +5,7 @@
 //! Workbook", chapter 5). The short window is a twelfth of the long one. A window whose factor is
 //! below 0.9 would fire while the budget lasts, and is not used.
 
-use std::fmt;
-
+use decode::duration_text;
 use store::{DAY, HOUR};
 
 use super::{Objective, Period};
@@ -53,7 +52,7 @@ impl BurnWindow {
     pub fn formula(&self, period: &Period) -> String {
         let days = period.nominal_ns() as f64 / DAY as f64;
         let (percent, factor) = (self.budget_share * 100.0, self.factor(period));
-        format!("{percent} % × {days} d / {} = {}", WindowLengthText(self.long_ns), short(factor))
+        format!("{percent} % × {days} d / {} = {}", duration_text(self.long_ns), short(factor))
     }
 
     /// Whether the window alerts before the budget would last.
@@ -81,19 +80,6 @@ impl BurnWindow {
 pub(super) fn short(number: f64) -> String {
     let text = format!("{number:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// Duration of whole minutes, hours or days.
-pub(super) struct WindowLengthText(pub(super) i64);
-
-impl fmt::Display for WindowLengthText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            days if days % DAY == 0 => write!(f, "{} d", days / DAY),
-            hours if hours % HOUR == 0 => write!(f, "{} h", hours / HOUR),
-            minutes => write!(f, "{} min", minutes / store::MINUTE),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -120,8 +120,7 @@ impl Period {
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Period::Rolling(length) if length % DAY == 0 => write!(f, "{} d", length / DAY),
-            Period::Rolling(length) => write!(f, "{} h", length / store::HOUR),
+            Period::Rolling(length) => f.write_str(&decode::duration_text(*length)),
             Period::Calendar(unit, zone) => {
                 let zone = zone.iana_name().unwrap_or("UTC");
                 write!(f, "calendar {} ({zone})", unit.text())

@@ -74,7 +74,7 @@ fn free_bytes_are_used_up() {
         .rule()
         .condition()
         .map(|own| (own.criterion_text(0), own.forecast_event(0), own.forecast_event(1)));
-    let expected = "forecast for 2d with a chance of 10% at most 0 of used within 7d";
+    let expected = "forecast for 2 d with a chance of 10% at most 0 of used within 7 d";
     assert_eq!(text, Some((expected.to_owned(), Some("used up"), None)));
 }
 

@@ -55,7 +55,7 @@ fn problems_have_a_position_and_the_other_rules_are_used() {
     check(
         "name = \"Bad\"\nselect = \"x\"\nwindow = \"5 parsecs\"",
         &["4:10: error: found \"5 parsecs\", expected a duration in ns, us, ms, s, min, h, d, w \
-           or y, such as 30d"],
+           or y, such as 30d or 1h30m"],
     );
 }
 
@@ -69,7 +69,7 @@ fn all_problems_of_a_rule_are_reported_at_once() {
         &[
             "4:1: error: unknown key \"min_cout\"; did you mean \"min_count\"?",
             "5:10: error: found \"5 parsecs\", expected a duration in ns, us, ms, s, min, h, d, w \
-             or y, such as 30d",
+             or y, such as 30d or 1h30m",
             "7:12: error: severity: found 9, expected 1 (worst) to 5",
             "8:1: error: unknown key \"quantil\"; did you mean \"quantile\"?",
             "12:13: error: unknown statistic \"rat\"; did you mean \"rate\"?",
@@ -151,7 +151,7 @@ fn problems_of_absence() {
     check(
         &with("absence = { after = 'soon' }"),
         &["4:11: error: absence: found \"soon\", expected a duration in ns, us, ms, s, min, h, \
-           d, w or y, such as 30d"],
+           d, w or y, such as 30d or 1h30m"],
     );
     check(
         &with("absence = true").replace("above = 1", "absent = true"),

@@ -113,7 +113,7 @@ fn errors_have_their_line_and_the_nearest_key() {
     check(
         "collection_interval = \"10\"",
         expect![[r#"
-            line 1: "10": expected a duration in ns, us, ms, s, min, h, d, w or y, such as 30d
+            line 1: "10": expected a duration in ns, us, ms, s, min, h, d, w or y, such as 30d or 1h30m
               | collection_interval = "10"
               |                       ^"#]],
     );
@@ -342,7 +342,7 @@ fn a_file_with_errors_of_every_phase_is_reported_in_one_run() {
             line 1: unknown key "duribility"; did you mean "durability"?
               | duribility = "disk"
               | ^
-            line 2: "10x": expected a duration in ns, us, ms, s, min, h, d, w or y, such as 30d
+            line 2: "10x": expected a duration in ns, us, ms, s, min, h, d, w or y, such as 30d or 1h30m
               | collection_interval = "10x"
               |                       ^
             line 4: expected an IP address and a port, as in "127.0.0.1:7717"

@@ -47,7 +47,7 @@ fn arrival_evaluates_a_rule_and_its_severity_survives_a_kill() {
     let first = alert(&server);
     assert_eq!(first["labels"]["host"], "a", "{first:#}");
     assert_eq!(first["annotations"]["note"], "see a", "{first:#}");
-    assert_eq!(first["criterion"]["text"], "value above 5 of depth within 1h", "{first:#}");
+    assert_eq!(first["criterion"]["text"], "value above 5 of depth within 1 h", "{first:#}");
     send(&server, 700.0);
     wait_until("it is worse", || alert(&server)["severity"] == 1);
     server.kill();
