@@ -12,14 +12,19 @@ const COUNT_SUFFIXES: [&str; 3] = ["_count", "_bucket", "_gcount"];
 /// Suffixes that follow the unit.
 const AFTER_UNIT_SUFFIXES: [&str; 3] = ["_total", "_sum", "_gsum"];
 
-/// Whether a number of unknown type is a monotonic counter, by its name.
-pub(crate) fn is_monotonic(name: &str) -> bool {
+/// Whether a number of unknown type is a monotonic counter, by its name in Prometheus.
+pub fn is_monotonic(name: &str) -> bool {
     MONOTONIC_SUFFIXES.iter().any(|end| name.ends_with(end))
 }
 
 /// Whether a part of a histogram or summary is a count of values, by its name.
 pub(crate) fn is_count_of_values(name: &str) -> bool {
     COUNT_SUFFIXES.iter().any(|end| name.ends_with(end))
+}
+
+/// Unit of the values of a series of unknown type, by its name in Prometheus.
+pub fn unit_of_name(name: &str) -> Option<Unit> {
+    unit_suffix(name).filter(|_| !is_count_of_values(name))
 }
 
 /// Unit of a number, from the suffix of its name.

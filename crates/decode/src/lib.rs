@@ -36,6 +36,7 @@ pub mod statsd;
 pub mod tsdb;
 mod unit;
 
+pub use convention::{is_monotonic, unit_of_name};
 pub use decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
 pub use duration::{DURATION_EXPECTED, duration_text, parse_duration, rounded_duration_text};
 pub use exemplar::{DecodedExemplar, ExemplarProblem};

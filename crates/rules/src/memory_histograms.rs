@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use decode::Unit;
 use hist::codec::header::Temporality;
 use hist::{DoubleDouble, Histogram, HistogramParts, Mixture, Scheme, TrackedValue};
 use model::{Selector, Series, SeriesKind};
@@ -56,10 +55,9 @@ pub(crate) fn select_classic(
     found.into_iter().enumerate().map(handle).collect()
 }
 
-/// Unit of time that the last word of a name says, as `s` of `took_seconds`; empty if it says none.
-fn unit_of_name(name: &str) -> String {
-    let word = name.rsplit_once('_').map_or("", |(_, word)| word);
-    Unit::parse(word).map_or_else(String::new, |unit| unit.name().to_owned())
+/// Unit that the last word of a name says, as `s` of `took_seconds`; empty if it says none.
+pub(crate) fn unit_of_name(name: &str) -> String {
+    decode::unit_of_name(name).map_or_else(String::new, |unit| unit.name().to_owned())
 }
 
 fn bound(labels: &LabelSet) -> Option<f64> {
@@ -72,23 +70,9 @@ pub(crate) fn classic_values(
     histogram: &LabelSet,
     range: &Range<i64>,
 ) -> Mixture {
-    let part =
-        |suffix: &str| series.get(&histogram.with(NAME, &format!("{}{suffix}", histogram.name())));
-    let bucket = |(labels, samples)| {
-        let of: &LabelSet = labels;
-        let base = of.name().strip_suffix(BUCKET)?;
-        let is_of = of.with(NAME, base).with(BOUND, "") == *histogram;
-        bound(of).filter(|_| is_of).map(|bound| (bound, samples))
-    };
-    let mut buckets: Vec<(f64, &MemorySamples)> = series.iter().filter_map(bucket).collect();
-    if !buckets.iter().any(|(bound, _)| bound.is_infinite()) {
-        buckets.extend(part("_count").map(|samples| (f64::INFINITY, samples)));
-    }
-    buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
-    buckets.dedup_by_key(|bucket| bucket.0);
-    let sum = part("_sum");
-    let times = buckets.iter().flat_map(|(_, samples)| samples.range(..=range.end));
-    let times: BTreeSet<i64> = times.map(|(time, _)| *time).collect();
+    let buckets = bucket_samples(series, histogram);
+    let sum = part(series, histogram, "_sum");
+    let times = times_of(&buckets, range.end);
     let mut values = Mixture::default();
     for (earlier, later) in times.iter().zip(times.iter().skip(1)) {
         if *later <= range.start {
@@ -99,6 +83,49 @@ pub(crate) fn classic_values(
         }
     }
     values
+}
+
+/// Times of the scrapes of a classic histogram up to a time.
+pub(crate) fn classic_times(
+    series: &BTreeMap<LabelSet, MemorySamples>,
+    histogram: &LabelSet,
+    end_ns: i64,
+) -> BTreeSet<i64> {
+    times_of(&bucket_samples(series, histogram), end_ns)
+}
+
+fn times_of(buckets: &[(f64, &MemorySamples)], end_ns: i64) -> BTreeSet<i64> {
+    let samples = buckets.iter().flat_map(|(_, samples)| samples.range(..=end_ns));
+    samples.map(|(time, _)| *time).collect()
+}
+
+fn part<'s>(
+    series: &'s BTreeMap<LabelSet, MemorySamples>,
+    histogram: &LabelSet,
+    suffix: &str,
+) -> Option<&'s MemorySamples> {
+    series.get(&histogram.with(NAME, &format!("{}{suffix}", histogram.name())))
+}
+
+/// Samples of the buckets of a classic histogram, by ascending bound.
+fn bucket_samples<'s>(
+    series: &'s BTreeMap<LabelSet, MemorySamples>,
+    histogram: &LabelSet,
+) -> Vec<(f64, &'s MemorySamples)> {
+    let bucket = |(labels, samples)| {
+        let of: &LabelSet = labels;
+        let base = of.name().strip_suffix(BUCKET)?;
+        let is_of = of.with(NAME, base).with(BOUND, "") == *histogram;
+        bound(of).filter(|_| is_of).map(|bound| (bound, samples))
+    };
+    let mut buckets: Vec<(f64, &MemorySamples)> = series.iter().filter_map(bucket).collect();
+    if !buckets.iter().any(|(bound, _)| bound.is_infinite()) {
+        let count = part(series, histogram, "_count");
+        buckets.extend(count.map(|samples| (f64::INFINITY, samples)));
+    }
+    buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+    buckets.dedup_by_key(|bucket| bucket.0);
+    buckets
 }
 
 /// The values between two scrapes; `None` if they have not the same buckets, or no finite bound.

@@ -23,6 +23,16 @@ impl MemorySeries {
         self.0.entry(labels.clone()).or_default().insert(time_ns, value);
     }
 
+    /// All series.
+    pub(crate) fn all(&self) -> &BTreeMap<LabelSet, MemorySamples> {
+        &self.0
+    }
+
+    /// Samples of a series.
+    pub(crate) fn of_labels(&self, labels: &LabelSet) -> Option<&MemorySamples> {
+        self.0.get(labels)
+    }
+
     fn samples_in(
         &self,
         labels: &LabelSet,
@@ -41,7 +51,7 @@ impl MemorySeries {
     }
 
     /// A value for each column.
-    fn columns<T>(grid: TimeGrid, read: impl Fn(Range<i64>) -> T) -> SourceRead<T> {
+    pub(crate) fn columns<T>(grid: TimeGrid, read: impl Fn(Range<i64>) -> T) -> SourceRead<T> {
         // A sample at a time belongs to the nanosecond before it.
         let values = (0..grid.columns).map(|at| read(grid.column(at)));
         SourceRead { values: values.collect(), gaps: Vec::new() }

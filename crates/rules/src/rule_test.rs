@@ -1,21 +1,25 @@
 //! Unit tests of rules, in the file format of `promtool test rules`.
 //!
 //! A test has series in the notation of Prometheus, evaluates rule files over them, and compares
-//! firing alerts and the results of expressions with expected ones. The runner is pure: the caller
-//! reads the rule files.
+//! alerts and the results of expressions with expected ones. Rules of Prometheus see the series as
+//! in promtool, own rules as a server stores them. The runner is pure: the caller reads the rule
+//! files.
 //!
 //! As in promtool, every evaluation is one of all groups, whatever their intervals; samples become
 //! visible at the evaluation at or after their time; a rule that fails ends the test. Unlike there,
 //! the reset hints of histograms are not compared.
 
+mod alert_comparison;
 mod file;
 mod run;
+mod server_series;
 
 use query::LabelSet;
 use query::notation::NotationItem;
 
 use crate::alert_templates::AlertTemplates;
-use crate::rule_file::{FilePosition, LabelMap};
+use crate::rule_file::FilePosition;
+use alert_comparison::ExpectedAlert;
 pub use file::parse_rule_test_file;
 pub use run::run_rule_tests;
 
@@ -42,14 +46,13 @@ pub(crate) struct RuleTest {
     pub(crate) templates: AlertTemplates,
 }
 
-/// Firing alerts of a name at a time.
+/// Alerts of a name at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AlertExpectation {
     pub(crate) position: FilePosition,
     pub(crate) time_ns: i64,
     pub(crate) alert: String,
-    /// Labels without the name, and annotations.
-    pub(crate) alerts: Vec<(LabelMap, LabelMap)>,
+    pub(crate) alerts: Vec<ExpectedAlert>,
 }
 
 /// Result of an expression at a time.

@@ -1,11 +1,14 @@
 //! Parser of test files.
 
+use decode::Quantity;
 use query::LabelSet;
 use query::StepValue;
 use query::notation::{self, NotationItem, NotationValue};
 use query::promql::parse_number;
 
+use super::alert_comparison::ExpectedAlert;
 use super::{AlertExpectation, ExpressionExpectation, RuleTest, RuleTestFile};
+use crate::alert_table::AlertState;
 use crate::alert_templates::AlertTemplates;
 use crate::rule_file::{ProblemList, RuleProblem};
 use crate::yaml::{YamlNode, parse_yaml};
@@ -33,16 +36,9 @@ fn parse_file(root: &YamlNode, problems: &mut ProblemList) -> Option<RuleTestFil
     let fields = Fields::read(problems, root, "test file", &keys)?;
     let interval_ns = fields.duration(problems, "evaluation_interval").unwrap_or(0);
     let evaluation_interval_ns = if interval_ns > 0 { interval_ns } else { INTERVAL_DEFAULT_NS };
-    let fuzzy = fields.text(problems, "fuzzy_compare");
-    let is_fuzzy = match fuzzy.as_deref() {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(other) => {
-            let message = format!("fuzzy_compare: found {other:?}, expected true or false");
-            problems.error(fields.value_position("fuzzy_compare"), message);
-            false
-        }
-    };
+    let fuzzy =
+        parse_key(&fields, problems, "fuzzy_compare", "true or false", |text| text.parse().ok());
+    let is_fuzzy = fuzzy.unwrap_or(false);
     let group_order = fields.texts(problems, "group_eval_order");
     for (index, name) in group_order.iter().enumerate() {
         if group_order[..index].contains(name) {
@@ -139,14 +135,56 @@ fn parse_alert_test(node: &YamlNode, problems: &mut ProblemList) -> Option<Alert
         problems.error(node.position, "alert test without alertname; set it");
     }
     let time_ns = fields.duration(problems, "eval_time").unwrap_or(0);
-    let mut alerts = Vec::new();
-    for node in fields.list(problems, "exp_alerts") {
-        let keys = ["exp_labels", "exp_annotations"];
-        let expected = Fields::read(problems, node, "expected alert", &keys)?;
-        let labels = expected.labels(problems, "exp_labels", "label");
-        alerts.push((labels, expected.labels(problems, "exp_annotations", "annotation")));
-    }
+    let nodes = fields.list(problems, "exp_alerts");
+    let alerts = nodes.iter().filter_map(|node| parse_expected_alert(node, problems)).collect();
     Some(AlertExpectation { position: node.position, time_ns, alert, alerts })
+}
+
+fn parse_expected_alert(node: &YamlNode, problems: &mut ProblemList) -> Option<ExpectedAlert> {
+    let keys =
+        ["exp_labels", "exp_annotations", "exp_state", "exp_severity", "exp_value", "exp_unknown"];
+    let fields = Fields::read(problems, node, "expected alert", &keys)?;
+    let annotations = fields.labels(problems, "exp_annotations", "annotation");
+    Some(ExpectedAlert {
+        labels: fields.labels(problems, "exp_labels", "label"),
+        annotations: fields.has("exp_annotations").then_some(annotations),
+        state: parse_key(&fields, problems, "exp_state", "firing or pending", |text| match text {
+            "firing" => Some(AlertState::Firing),
+            "pending" => Some(AlertState::Pending),
+            _ => None,
+        })
+        .unwrap_or(AlertState::Firing),
+        severity: parse_key(&fields, problems, "exp_severity", "1 (worst) to 5", |text| {
+            text.parse().ok().filter(|severity: &u8| (1..=5).contains(severity))
+        }),
+        value: parse_key(
+            &fields,
+            problems,
+            "exp_value",
+            "a number, with or without a unit",
+            Quantity::parse,
+        ),
+        is_unknown: parse_key(&fields, problems, "exp_unknown", "true or false", |text| {
+            text.parse().ok()
+        }),
+    })
+}
+
+/// Value of a key with a syntax of its own.
+fn parse_key<T>(
+    fields: &Fields<'_>,
+    problems: &mut ProblemList,
+    key: &str,
+    expected: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Option<T> {
+    let text = fields.text(problems, key)?;
+    let parsed = parse(&text);
+    if parsed.is_none() {
+        let message = format!("{key}: found {text:?}, expected {expected}");
+        problems.error(fields.value_position(key), message);
+    }
+    parsed
 }
 
 fn parse_expression_test(

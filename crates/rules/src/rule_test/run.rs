@@ -1,25 +1,25 @@
 //! Runner of rule tests.
 
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use decode::duration_text;
+use query::{Settings, Source, StepValue, promql};
 
-use query::{LabelSet, Settings, StepValue, promql};
-
+use super::alert_comparison::compare_alerts;
+use super::server_series::ServerSeries;
 use super::{AlertExpectation, ExpressionExpectation, RuleTest, RuleTestFailure, RuleTestFile};
-use crate::alert_table::AlertState;
 use crate::evaluator::{OverlayEvaluator, RuleSample};
 use crate::group::{EvaluatedGroup, GroupDefaults, IterationInputs, RuleHealth};
 use crate::memory_series::MemorySeries;
 use crate::overlay::{SampleOverlay, SourceEvaluator};
-use crate::rule_file::{LabelMap, ProblemSeverity, parse_rule_file};
+use crate::rule_file::{ProblemSeverity, Rule, RuleFile, RuleGroup};
 
-/// Label with the name of the alert, which expectations leave out.
-const ALERT_NAME: &str = "alertname";
+/// What a test can do about a threshold with a unit.
+const UNIT_HINT: &str = "; in a test, the unit is that of the name (x_seconds) or of the label \
+                         __unit__ (x{__unit__=\"ms\"})";
 
-/// Runs the tests whose names satisfy a predicate, over rule files with their names and texts.
+/// Runs the tests whose names satisfy a predicate, over rule files.
 pub fn run_rule_tests(
     file: &RuleTestFile,
-    rule_files: &[(String, String)],
+    rule_files: &[RuleFile],
     options: &promql::Options,
     is_selected: &dyn Fn(&str) -> bool,
 ) -> Vec<RuleTestFailure> {
@@ -35,6 +35,7 @@ pub fn run_rule_tests(
                 ..Settings::default()
             },
             series: MemorySeries::default(),
+            server_series: None,
             loaded_to_ns: None,
             groups: Vec::new(),
             failures: &mut failures,
@@ -53,6 +54,8 @@ struct TestRun<'a> {
     options: &'a promql::Options,
     settings: Settings,
     series: MemorySeries,
+    /// The same for own rules, if there are some.
+    server_series: Option<ServerSeries>,
     /// Samples up to this time are visible.
     loaded_to_ns: Option<i64>,
     groups: Vec<EvaluatedGroup>,
@@ -66,19 +69,23 @@ impl TestRun<'_> {
     }
 
     /// Loads the rule files. Returns whether they are free of errors.
-    fn load(&mut self, rule_files: &[(String, String)]) -> bool {
+    fn load(&mut self, rule_files: &[RuleFile]) -> bool {
         let interval_ns = self.test.interval_ns;
         let defaults = GroupDefaults { interval_ns, ..GroupDefaults::default() };
         let before = self.failures.len();
-        for (name, text) in rule_files {
-            let found = parse_rule_file(name, text, self.options);
-            for problem in &found.problems {
-                if problem.severity == ProblemSeverity::Error {
-                    self.fail(None, problem.to_string());
-                }
+        for problem in rule_files.iter().flat_map(|file| &file.problems) {
+            if problem.severity == ProblemSeverity::Error {
+                self.fail(None, problem.to_string());
             }
-            let groups = found.groups.into_iter();
-            self.groups.extend(groups.map(|group| EvaluatedGroup::new(group, &defaults)));
+        }
+        for group in rule_files.iter().flat_map(|file| &file.groups) {
+            let mut group = group.clone();
+            if is_own(&group) {
+                self.server_series.get_or_insert_default();
+                // Time in which nothing is evaluated does not count for absences.
+                group.interval_ns = Some(self.file.evaluation_interval_ns);
+            }
+            self.groups.push(EvaluatedGroup::new(group, &defaults));
         }
         // As in promtool, groups that are not named are equal to the first one that is.
         let order = &self.file.group_order;
@@ -113,11 +120,19 @@ impl TestRun<'_> {
 
     fn evaluate_at(&mut self, since_start_ns: i64) -> bool {
         let time_ns = self.test.start_ns.saturating_add(since_start_ns);
-        self.load_samples(time_ns);
+        if let Err(error) = self.load_samples(time_ns) {
+            self.fail(None, error);
+            return false;
+        }
         let mut errors = Vec::new();
         for group in &mut self.groups {
+            let is_own = group.rules().iter().any(|rule| rule.rule().condition().is_some());
+            let source: &dyn Source = match &self.server_series {
+                Some(series) if is_own => series,
+                _ => &self.series,
+            };
             let evaluator = SourceEvaluator {
-                source: &self.series,
+                source,
                 settings: &self.settings,
                 options: *self.options,
                 context: &|| false,
@@ -129,12 +144,16 @@ impl TestRun<'_> {
             };
             let result = group.evaluate(time_ns, &inputs);
             for write in result.writes {
+                if let Some(series) = &mut self.server_series {
+                    series.record(&write.labels, write.time_ns, write.value.clone());
+                }
                 self.series.push(&write.labels, write.time_ns, write.value);
             }
             for rule in group.rules() {
                 if let RuleHealth::Err(cause) = rule.health() {
-                    let (name, at) = (&rule.rule().name, show_duration(since_start_ns));
-                    errors.push(format!("cannot evaluate rule {name:?} at {at}: {cause}"));
+                    let (name, at) = (&rule.rule().name, duration_text(since_start_ns));
+                    let hint = if cause.contains("has no unit") { UNIT_HINT } else { "" };
+                    errors.push(format!("cannot evaluate rule {name:?} at {at}: {cause}{hint}"));
                 }
             }
         }
@@ -143,8 +162,9 @@ impl TestRun<'_> {
         is_ok
     }
 
-    /// Makes the samples up to a time visible.
-    fn load_samples(&mut self, time_ns: i64) {
+    /// Makes the samples up to a time visible. The error is that of a sample that own rules cannot
+    /// read.
+    fn load_samples(&mut self, time_ns: i64) -> Result<(), String> {
         let from = self.loaded_to_ns.replace(time_ns);
         for (labels, items) in &self.test.series {
             // Samples before `from` are visible already.
@@ -158,41 +178,31 @@ impl TestRun<'_> {
                     break;
                 }
                 if let Some(value) = item {
+                    if let Some(series) = &mut self.server_series {
+                        series.receive(labels, sample_ns, value.value.clone())?;
+                    }
                     self.series.push(labels, sample_ns, value.value.clone());
                 }
             }
         }
+        Ok(())
     }
 
     fn check_alerts(&mut self, expected: &AlertExpectation) {
-        let mut found: Vec<(LabelSet, LabelMap)> = Vec::new();
-        for rule in self.groups.iter().flat_map(|group| group.rules()) {
-            if rule.rule().name != expected.alert || rule.rule().alert_settings().is_none() {
-                continue;
-            }
-            let alerts = rule.alerts().alerts();
-            let firing = alerts.filter(|(_, alert)| alert.state == AlertState::Firing);
-            found.extend(firing.map(|(labels, alert)| (labels.clone(), alert.annotations.clone())));
-        }
-        let wanted = expected.alerts.iter().map(|(labels, annotations)| {
-            let labels = LabelSet::new(labels.clone()).with(ALERT_NAME, &expected.alert);
-            (labels, annotations.clone())
-        });
-        let mut wanted: Vec<(LabelSet, LabelMap)> = wanted.collect();
-        found.sort_unstable();
-        wanted.sort_unstable();
-        if found != wanted {
-            let (name, at) = (&expected.alert, show_duration(expected.time_ns));
-            let rules = self.groups.iter().flat_map(|group| group.rules());
-            let of_name = rules.filter(|rule| rule.rule().name == expected.alert);
-            let hint = match found.is_empty() {
-                true => of_name.map(|rule| self.bucket_hint(&rule.rule().expression)).collect(),
-                false => String::new(),
-            };
-            let (found, wanted) = (show_alerts(&found), show_alerts(&wanted));
-            let message = format!("alert {name:?} at {at}: found {found}, expected {wanted}{hint}");
-            self.fail(Some(expected.position), message);
-        }
+        let name = &expected.alert;
+        let rules = self.groups.iter().flat_map(|group| group.rules());
+        let of_name = rules.filter(|rule| rule.rule().name == *name);
+        let of_name: Vec<_> = of_name.filter(|it| it.rule().alert_settings().is_some()).collect();
+        let found = of_name.iter().flat_map(|rule| rule.alerts().alerts());
+        let difference = compare_alerts(name, found, &expected.alerts, self.file.is_fuzzy);
+        let Some(difference) = difference else { return };
+        let hint = match difference.is_empty {
+            true => of_name.iter().map(|rule| self.bucket_hint(rule.rule())).collect(),
+            false => String::new(),
+        };
+        let at = duration_text(expected.time_ns);
+        let message = format!("alert {name:?} at {at}: {}{hint}", difference.text);
+        self.fail(Some(expected.position), message);
     }
 
     fn check_expressions(&mut self) {
@@ -204,7 +214,7 @@ impl TestRun<'_> {
                 options: *self.options,
                 context: &|| false,
             };
-            let (text, at) = (&expected.expression, show_duration(expected.time_ns));
+            let (text, at) = (&expected.expression, duration_text(expected.time_ns));
             let time_ns = test.start_ns.saturating_add(expected.time_ns);
             let found = evaluator.instant_over(&SampleOverlay::default(), text, time_ns);
             let message = match found {
@@ -236,7 +246,7 @@ impl TestRun<'_> {
         let is_equal = found.len() == wanted.len() && found.iter().zip(&wanted).all(equals);
         let text = || {
             let hint = match found.is_empty() {
-                true => self.bucket_hint(&expected.expression),
+                true => self.unread_buckets(&expected.expression),
                 false => String::new(),
             };
             format!("found {}, expected {}{hint}", show_samples(&found), show_samples(&wanted))
@@ -244,8 +254,16 @@ impl TestRun<'_> {
         (!is_equal).then(text)
     }
 
+    /// Own rules read buckets by the name of the histogram.
+    fn bucket_hint(&self, rule: &Rule) -> String {
+        match rule.condition() {
+            None => self.unread_buckets(&rule.expression),
+            Some(_) => String::new(),
+        }
+    }
+
     /// Functions of Prometheus do not read buckets by the name of the histogram.
-    fn bucket_hint(&self, expression: &str) -> String {
+    fn unread_buckets(&self, expression: &str) -> String {
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
         let is_read = |name: &str| expression.split(|c: char| !is_name(c)).any(|word| word == name);
         let names = || self.test.series.iter().map(|(labels, _)| labels.name());
@@ -272,26 +290,9 @@ impl TestRun<'_> {
     }
 }
 
-fn show_duration(duration_ns: i64) -> String {
-    format!("{} s", duration_ns as f64 / 1e9)
-}
-
-fn show_alerts(alerts: &[(LabelSet, LabelMap)]) -> String {
-    let shown: BTreeSet<String> = alerts
-        .iter()
-        .map(|(labels, annotations)| {
-            let annotations = annotations.iter().fold(String::new(), |mut text, (name, value)| {
-                // Writing to a string does not fail.
-                _ = write!(text, " {name}={value:?}");
-                text
-            });
-            format!("{labels}{annotations}")
-        })
-        .collect();
-    match shown.is_empty() {
-        true => "none".to_owned(),
-        false => shown.into_iter().collect::<Vec<_>>().join(", "),
-    }
+/// Whether the rules of a group are own rules.
+fn is_own(group: &RuleGroup) -> bool {
+    group.rules.iter().any(|rule| rule.condition().is_some())
 }
 
 fn show_samples(samples: &[RuleSample]) -> String {

@@ -20,6 +20,7 @@ mod inventory_page;
 mod own_absence;
 mod own_criteria;
 mod own_rule_files;
+mod own_rule_tests;
 mod own_rules;
 mod random_alerts;
 mod replay;

@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 use query::promql;
-use rules::{parse_rule_test_file, run_rule_tests};
+use rules::{parse_rule_file, parse_rule_test_file, run_rule_tests};
 
 const RULES: &str = "groups:
 - name: base
@@ -21,11 +21,18 @@ const RULES: &str = "groups:
 /// Problems of the file, or failures of its tests.
 #[track_caller]
 fn check(rules: &str, tests: &str, expected: Expect) {
+    check_files(&[("rules.yml", rules)], tests, expected);
+}
+
+/// The same with rule files by name.
+#[track_caller]
+pub(crate) fn check_files(rule_files: &[(&str, &str)], tests: &str, expected: Expect) {
     let (file, problems) = parse_rule_test_file("test.yml", tests);
     let mut shown: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
     if problems.is_empty() {
-        let rule_files = [("rules.yml".to_owned(), rules.to_owned())];
         let options = promql::Options::default();
+        let parse = |(name, text): &(&str, &str)| parse_rule_file(name, text, &options);
+        let rule_files: Vec<_> = rule_files.iter().map(parse).collect();
         for failure in run_rule_tests(&file, &rule_files, &options, &|_| true) {
             let position = failure.position.map_or(String::new(), |at| format!("{at}: "));
             shown.push_str(&format!("{}: {position}{}\n", failure.test, failure.message));
@@ -169,8 +176,8 @@ tests:
         RULES,
         tests,
         expect![[r#"
-            down: 8:5: alert "Down" at 240 s: found none, expected {alertname="Down"}
-            down: 11:5: alert "Down" at 300 s: found {alertname="Down", job="a", severity="page"} summary="a is down", expected none
+            down: 8:5: alert "Down" at 4 min: found none, expected {alertname="Down"}
+            down: 11:5: alert "Down" at 5 min: found {alertname="Down", job="a", severity="page"} summary="a is down", expected none
             down: 14:5: expression "up" at 0 s: found up{job="a"} 0, expected up 1
             down: 17:5: cannot evaluate "rate(up)" at 0 s: expected type range vector in call to function "rate", got instant vector
         "#]],

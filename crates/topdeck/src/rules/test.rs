@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::alerts::{find_rule_files, rule_promql_options};
+use ::alerts::{find_rule_files, read_rule_file, rule_promql_options};
 use ::rules::{RuleTestFailure, parse_rule_test_file, run_rule_tests};
 use anyhow::{Context as _, Result};
 use client::{print_stderr, print_stdout};
@@ -12,7 +12,8 @@ use render::text::escape_control;
 /// Run the tests of rule files
 ///
 /// The files are those of `promtool test rules`: series, expected alerts and expected results of
-/// expressions. The time is simulated. Rule files are named relative to the test file.
+/// expressions. Rule files may be those of Prometheus and own rules (TOML), and are named relative
+/// to the test file. The time is simulated.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -58,19 +59,15 @@ fn test_file(path: &Path, name: &str, selected: &str) -> Result<Vec<String>> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let mut rule_files = Vec::new();
     for pattern in &tests.rule_files {
-        for file in find_rule_files(&dir.join(pattern))? {
+        let files = find_rule_files(&dir.join(pattern))?;
+        if files.is_empty() {
+            let pattern = escape_control(pattern);
+            print_stderr(&format!("{name}: warning: rule_files: no file matches {pattern:?}\n"));
+        }
+        for file in files {
             let shown = file.display().to_string();
-            if file.extension().is_some_and(|extension| extension == "toml") {
-                return Ok(vec![format!(
-                    "{name}: cannot test {}: rule_files takes rules of Prometheus (YAML); check \
-                     own rules with `topdeck rules check`, and try them on stored data with \
-                     `topdeck rules replay`",
-                    escape_control(&shown)
-                )]);
-            }
-            let text = std::fs::read_to_string(&file)
-                .with_context(|| format!("cannot read rule file {shown} of {name}"))?;
-            rule_files.push((shown, text));
+            let read = read_rule_file(&file, &shown);
+            rule_files.push(read.with_context(|| format!("cannot run the tests of {name}"))?);
         }
     }
     let is_selected = |test: &str| test.contains(selected);

@@ -277,13 +277,19 @@ fn test_files_of_promtool_run() {
         server.dir.path(name).display().to_string()
     };
     write("rules.yaml", &with_rules(DEEP));
+    let own = "[[rule]]\nname = \"Full\"\nselect = \"depth\"\nwindow = \"1min\"\n\
+               [[rule.criteria]]\nseverity = 2\nstatistic = \"value\"\nat_least = 7\n";
+    write("own.toml", own);
     let tests = |value: u32| {
         format!(
-            "rule_files: [rules*.yaml]\nevaluation_interval: 1s\ntests:\n- interval: 1s\n  \
-             external_url: http://x\n  input_series:\n  - series: depth{{host=\"a\"}}\n    \
+            "rule_files: [rules*.yaml, own.toml]\nevaluation_interval: 1s\ntests:\n\
+             - interval: 1s\n  external_url: http://x\n  input_series:\n  \
+             - series: depth{{host=\"a\"}}\n    \
              values: {value}x20\n  alert_rule_test:\n  - eval_time: 5s\n    alertname: Deep\n    \
              exp_alerts:\n    - exp_labels: {{host: a, severity: page}}\n      \
-             exp_annotations: {{summary: \"a is 7, see http://x\"}}\n"
+             exp_annotations: {{summary: \"a is 7, see http://x\"}}\n  - eval_time: 5s\n    \
+             alertname: Full\n    exp_alerts:\n    - {{exp_labels: {{host: a}}, exp_severity: 2, \
+             exp_value: {value}}}\n"
         )
     };
     let passing = write("pass_test.yaml", &tests(7));
@@ -292,7 +298,9 @@ fn test_files_of_promtool_run() {
     let failing = write("fail_test.yaml", &tests(3));
     let run = topdeck(&["rules", "test", &failing], b"");
     assert_eq!((run.status, run.stdout), (1, format!("{failing}: FAILED\n")), "{}", run.stderr);
-    assert!(run.stderr.contains("alert \"Deep\" at 5 s: found none"), "{}", run.stderr);
+    for expected in ["alert \"Deep\" at 5 s: found none", "alert \"Full\" at 5 s: found none"] {
+        assert!(run.stderr.contains(expected), "{expected}: {}", run.stderr);
+    }
 }
 
 #[test]
