@@ -13,7 +13,7 @@
 //!     52     4  kind: 1 read, 2 written, 3 end of the session
 //!     56     8  position of the other direction, in which calls may be under way
 //!     64     8  flags: 1 the session was seen from its start, 2 the socket is known, 4 the process
-//!               has shut it down with all that it wrote
+//!               has shut it down with all that it wrote, 8 it is known to be the client
 //!     72     2  address family of the socket
 //!     80    16  local address
 //!     96    16  remote address
@@ -48,6 +48,7 @@ pub(crate) const KIND_END: i32 = 3;
 pub(crate) const FLAG_FROM_START: i32 = 1;
 pub(crate) const FLAG_SOCKET: i32 = 2;
 pub(crate) const FLAG_SHUT_DOWN: i32 = 4;
+pub(crate) const FLAG_CLIENT: i32 = 8;
 
 const AF_INET: u16 = libc::AF_INET as u16;
 const AF_INET6: u16 = libc::AF_INET6 as u16;

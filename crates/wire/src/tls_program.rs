@@ -16,7 +16,8 @@
 //!                                    the last one that wrote, 40 flags, 48 family of the socket,
 //!                                    56 local, 72 remote address, 88 ports, 92 namespace
 //! goroutines  by process and goroutine: as `calls`, of programs of Go; a buffer on the stack of
-//!             the goroutine is noted by its distance from the end of the stack
+//!             the goroutine is noted by its distance from the end of the stack, and in the place
+//!             of the address of a count whether the bytes were reported
 //! counts    one value                0 chunks that were lost
 //! ```
 //!
@@ -53,6 +54,7 @@ pub(crate) const SESSION_KEY: u32 = 16;
 pub(crate) const SESSION_VALUE: u32 = 96;
 
 /// Offsets in a call.
+const CALL_COUNT: i16 = 16;
 const CALL_TIME: i16 = 24;
 const CALL_FUNCTION: i16 = 32;
 const CALL_STACK: i16 = 40;
@@ -87,8 +89,8 @@ const GO_CALL: i16 = -184;
 const GOROUTINE: i16 = GO_CALL + 8;
 /// Start and end of the stack of a goroutine.
 const GO_STACK: i16 = -200;
-/// The error that a function of Go returns.
-const GO_ERROR: i16 = -208;
+/// The size of the buffer of a call in Go, or the error that it returns.
+const GO_WORD: i16 = -208;
 
 /// Descriptors of the maps.
 #[derive(Clone, Copy, Debug)]
@@ -156,8 +158,8 @@ struct RegisterOffsets {
     arguments: [i16; 4],
     result: i16,
     stack: i16,
-    /// Of Go: the first two arguments, which are also the first two results, and the goroutine.
-    go_words: [i16; 2],
+    /// Of Go: the first arguments, which are also the first results, and the goroutine.
+    go_words: [i16; 3],
     goroutine: i16,
 }
 
@@ -166,7 +168,7 @@ const REGISTERS: RegisterOffsets = RegisterOffsets {
     arguments: [0, 8, 16, 24],
     result: 0,
     stack: 248,
-    go_words: [0, 8],
+    go_words: [0, 8, 16],
     goroutine: 224,
 };
 #[cfg(not(target_arch = "aarch64"))]
@@ -174,7 +176,7 @@ const REGISTERS: RegisterOffsets = RegisterOffsets {
     arguments: [112, 104, 96, 88],
     result: 80,
     stack: 152,
-    go_words: [80, 40],
+    go_words: [80, 40, 88],
     goroutine: 8,
 };
 

@@ -7,21 +7,25 @@
 //!
 //! Goroutines may use a direction of a session at the same time. A session notes the time of the
 //! last call of each direction: one that finds another time at its return overlapped with it, and
-//! is a hole. Sources: Go, src/cmd/compile/abi-internal.md, runtime/runtime2.go (`g`, `stack`).
+//! is a hole. What a client writes is reported at the start of the call: another goroutine may read
+//! the response before the call returns. Sources: Go, src/cmd/compile/abi-internal.md,
+//! runtime/runtime2.go (`g`, `stack`).
 
 use bpf::Register::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
-use bpf::{AccessWidth, AluOperation, Assembler, HelperFunction, Instruction, JumpCondition};
+use bpf::{
+    AccessWidth, AluOperation, Assembler, HelperFunction, Instruction, JumpCondition, JumpLabel,
+};
 
 use super::record::emit_chunks;
 use super::session_end::end_session;
 use super::{
-    ByteCountSource, CALL_FUNCTION, CALL_TIME, COUNT, END, GO_CALL, GO_ERROR, GO_STACK, GOROUTINE,
-    KEY, REGISTERS, SESSION_CALLS, SESSION_FLAGS, SESSION_PLACE, SESSION_UNWRITTEN, STACK, START,
-    TlsFunction, TlsMaps, VALUE, add_hole, end_with_loss, find_session, forget, function,
-    jump_if_same, look_up, new_call, new_session, note_positions, note_thread, stack_address,
-    update,
+    ByteCountSource, CALL_COUNT, CALL_FUNCTION, CALL_TIME, COUNT, END, GO_CALL, GO_STACK, GO_WORD,
+    GOROUTINE, KEY, REGISTERS, SESSION_CALLS, SESSION_FLAGS, SESSION_PLACE, SESSION_UNWRITTEN,
+    STACK, START, TlsFunction, TlsMaps, VALUE, add_hole, end_with_loss, find_session, forget,
+    function, jump_if_same, look_up, new_call, new_session, note_positions, note_thread,
+    stack_address, update,
 };
-use crate::tls_event::{FLAG_FROM_START, FLAG_SHUT_DOWN, KIND_READ, KIND_WRITTEN};
+use crate::tls_event::{FLAG_CLIENT, FLAG_FROM_START, FLAG_SHUT_DOWN, KIND_READ, KIND_WRITTEN};
 
 /// Size of the key of a call.
 pub(crate) const GO_CALL_KEY: u32 = 16;
@@ -49,7 +53,9 @@ pub(super) fn note_goroutine(code: &mut Assembler) {
 
 /// Notes what all starts of functions note. `r1` points to the registers.
 fn begin(code: &mut Assembler) {
-    let [session, buffer] = REGISTERS.go_words;
+    let [session, buffer, size] = REGISTERS.go_words;
+    code.load(AccessWidth::Bits64, R2, R1, size);
+    code.store(R10, GO_WORD, R2);
     code.load(AccessWidth::Bits64, R7, R1, session);
     code.load(AccessWidth::Bits64, R8, R1, buffer);
     code.load(AccessWidth::Bits64, R9, R1, REGISTERS.goroutine);
@@ -81,7 +87,9 @@ fn read_stack(code: &mut Assembler) {
 /// session = sessions[session] or a new one;
 /// if (session->calls[direction]) session->bytes[direction] += LOST_CALL;
 /// session->calls[direction] = bpf_ktime_get_ns();
-/// goroutines[goroutine] = { session, buffer, 0, bpf_ktime_get_ns(), function, stack };
+/// is_reported = it writes && session->flags & CLIENT;
+/// goroutines[goroutine] = { session, buffer, is_reported, bpf_ktime_get_ns(), function, stack };
+/// if (is_reported) for each chunk: reserve, copy, submit
 /// ```
 pub(crate) fn go_entry_program(
     function: i32,
@@ -113,14 +121,46 @@ pub(crate) fn go_entry_program(
     code.bind(free);
     code.load(AccessWidth::Bits64, R1, R10, START);
     code.store(R7, SESSION_CALLS + of.direction(), R1);
+    if !of.is_read {
+        code.load(AccessWidth::Bits64, R1, R7, SESSION_FLAGS);
+        code.immediate(AluOperation::And, R1, FLAG_CLIENT);
+        code.store(R10, COUNT, R1);
+    }
     new_call(&mut code, function);
     update(&mut code, maps.goroutines, GO_CALL);
     code.jump_if(JumpCondition::NotEqual, R0, 0, lost);
+    if !of.is_read {
+        report_request(&mut code, of, maps, end, lost);
+    }
     code.bind(end);
     code.exit();
     code.bind(lost);
     end_with_loss(&mut code, maps);
     code.finish()
+}
+
+/// Reports what a client is about to write from `r8`.
+fn report_request(
+    code: &mut Assembler,
+    of: &TlsFunction,
+    maps: &TlsMaps,
+    end: JumpLabel,
+    lost: JumpLabel,
+) {
+    let is_of_known_size = code.label();
+    code.load(AccessWidth::Bits64, R1, R10, COUNT);
+    code.jump_if(JumpCondition::Equal, R1, 0, end);
+    code.load(AccessWidth::Bits64, R6, R10, GO_WORD);
+    code.jump_if(JumpCondition::Equal, R6, 0, end);
+    code.jump_if(JumpCondition::AtMost, R6, i32::MAX, is_of_known_size);
+    add_hole(code, of);
+    code.jump_always(lost);
+    code.bind(is_of_known_size);
+    code.load(AccessWidth::Bits64, R1, R10, START);
+    code.store(R10, END, R1);
+    note_positions(code, of);
+    find_buffer(code);
+    emit_chunks(code, maps, KIND_WRITTEN, end, lost);
 }
 
 /// The program at the returns of the function with this number; `None`: that of a handshake, which
@@ -132,13 +172,17 @@ pub(crate) fn go_entry_program(
 /// delete goroutines[goroutine];
 /// if (call->function != function) return 0;              // found by the next call
 /// session = sessions[call->session];
-/// if (!session && count <= 0) return 0;                  // closed by another goroutine
+/// if (!session && (count <= 0 || call->is_reported)) return 0;    // closed by another goroutine
 /// if (session->calls[direction] != call->time) {
 ///     if (count > 0) session->bytes[direction] += LOST_CALL;
 ///     return 0;
 /// }
 /// session->calls[direction] = 0;
 /// if (it returns an error of a write) session->unwritten = call->time;
+/// if (call->is_reported) {
+///     if (it returns an error) session->bytes[direction] += LOST_CALL;
+///     return 0;
+/// }
 /// if (count <= 0) return 0;
 /// if (buffer is noted by its distance) buffer += goroutine->stack.hi;
 /// for each chunk: reserve, copy, submit
@@ -151,11 +195,11 @@ pub(crate) fn go_return_program(
     let mut code = Assembler::default();
     let [end, lost, other, is_known, is_own, overlap, nothing] =
         std::array::from_fn(|_| code.label());
-    let [count, error] = REGISTERS.go_words;
+    let [count, error, _] = REGISTERS.go_words;
     code.load(AccessWidth::Bits64, R6, R1, count);
     code.load(AccessWidth::Bits64, R9, R1, REGISTERS.goroutine);
     code.load(AccessWidth::Bits64, R2, R1, error);
-    code.store(R10, GO_ERROR, R2);
+    code.store(R10, GO_WORD, R2);
     note_thread(&mut code);
     note_goroutine(&mut code);
     look_up(&mut code, maps.goroutines, GO_CALL);
@@ -163,7 +207,7 @@ pub(crate) fn go_return_program(
     code.load(AccessWidth::Bits64, R1, R0, CALL_FUNCTION);
     code.jump_if(JumpCondition::NotEqual, R1, function, other);
     code.load(AccessWidth::Bits64, R8, R0, 8);
-    for (from, to) in [(0, SESSION_PLACE), (CALL_TIME, START)] {
+    for (from, to) in [(0, SESSION_PLACE), (CALL_COUNT, COUNT), (CALL_TIME, START)] {
         code.load(AccessWidth::Bits64, R1, R0, from);
         code.store(R10, to, R1);
     }
@@ -179,6 +223,8 @@ pub(crate) fn go_return_program(
     code.register(AluOperation::Move, R7, R0);
     code.jump_if(JumpCondition::NotEqual, R0, 0, is_known);
     code.jump_if(JumpCondition::SignedLess, R6, 1, end);
+    code.load(AccessWidth::Bits64, R1, R10, COUNT);
+    code.jump_if(JumpCondition::NotEqual, R1, 0, end);
     find_session(&mut code, maps, lost);
     code.jump_always(is_own);
     code.bind(is_known);
@@ -189,7 +235,7 @@ pub(crate) fn go_return_program(
     code.store(R7, SESSION_CALLS + of.direction(), R1);
     code.bind(is_own);
     if !of.is_read {
-        note_failure(&mut code);
+        note_failure(&mut code, of, end);
     }
     code.jump_if(JumpCondition::SignedLess, R6, 1, end);
     code.jump_if(JumpCondition::Greater, R6, i32::MAX, overlap);
@@ -214,14 +260,21 @@ pub(crate) fn go_return_program(
     code.finish()
 }
 
-/// Notes that a write has failed, after which none succeeds.
-fn note_failure(code: &mut Assembler) {
-    let has_none = code.label();
-    code.load(AccessWidth::Bits64, R1, R10, GO_ERROR);
+/// Notes that a write has failed, after which none succeeds. Jumps to `end` if the bytes were
+/// reported.
+fn note_failure(code: &mut Assembler, of: &TlsFunction, end: JumpLabel) {
+    let [has_none, unreported] = std::array::from_fn(|_| code.label());
+    code.load(AccessWidth::Bits64, R1, R10, GO_WORD);
     code.jump_if(JumpCondition::Equal, R1, 0, has_none);
     code.load(AccessWidth::Bits64, R1, R10, START);
     code.store(R7, SESSION_UNWRITTEN, R1);
+    code.load(AccessWidth::Bits64, R1, R10, COUNT);
+    code.jump_if(JumpCondition::Equal, R1, 0, unreported);
+    add_hole(code, of);
     code.bind(has_none);
+    code.load(AccessWidth::Bits64, R1, R10, COUNT);
+    code.jump_if(JumpCondition::NotEqual, R1, 0, end);
+    code.bind(unreported);
 }
 
 /// `r8 = address of the buffer`, from its distance from the end of the stack. A stack that cannot
@@ -252,7 +305,8 @@ pub(crate) fn go_handshake_program(function: i32, maps: &TlsMaps) -> Vec<Instruc
     let mut code = Assembler::default();
     let [note, reads, end] = std::array::from_fn(|_| code.label());
     begin(&mut code);
-    new_session(&mut code, FLAG_FROM_START);
+    let is_client = GO_SYMBOLS[function as usize - 1].ends_with(".clientHandshake");
+    new_session(&mut code, FLAG_FROM_START | if is_client { FLAG_CLIENT } else { 0 });
     look_up(&mut code, maps.goroutines, GO_CALL);
     code.jump_if(JumpCondition::Equal, R0, 0, note);
     code.load(AccessWidth::Bits64, R1, R0, 0);

@@ -7,6 +7,9 @@ use crate::tls_event::{TlsClock, TlsEvent, TlsEventKind};
 const READ: usize = 0;
 const WRITE: usize = 1;
 const SERVER_HANDSHAKE: i32 = 3;
+const CLIENT_HANDSHAKE: i32 = 4;
+/// Size of all buffers.
+const SIZE: u64 = 64;
 const CONN: u64 = 0xc000_1000;
 const G: u64 = 0xc000_0100;
 const OTHER_G: u64 = 0xc000_0200;
@@ -47,8 +50,9 @@ impl TestMachine {
     }
 
     fn go_run(&mut self, code: &[Instruction], g: u64, words: [u64; 2]) {
-        let [first, second] = REGISTERS.go_words;
+        let [first, second, third] = REGISTERS.go_words;
         let registers = [
+            (third, SIZE),
             (first, words[0]),
             (second, words[1]),
             (REGISTERS.goroutine, g),
@@ -62,12 +66,12 @@ impl TestMachine {
         self.go_leave(function, G, [bytes, 0]);
     }
 
-    fn go_handshake(&mut self, is_start: bool) {
-        let code = match is_start {
-            true => go_handshake_program(SERVER_HANDSHAKE, &MAPS),
-            false => go_return_program(SERVER_HANDSHAKE, None, &MAPS),
-        };
-        self.go_run(&code, G, [CONN, 0]);
+    fn go_handshake(&mut self, function: i32) {
+        self.go_run(&go_handshake_program(function, &MAPS), G, [CONN, 0]);
+    }
+
+    fn go_handshake_end(&mut self, function: i32) {
+        self.go_run(&go_return_program(function, None, &MAPS), G, [0, 0]);
     }
 
     fn close(&mut self) {
@@ -96,8 +100,8 @@ impl TestMachine {
 #[test]
 fn a_session_of_go_has_its_bytes_and_its_end() {
     let mut machine = TestMachine::go_machine();
-    machine.go_handshake(true);
-    machine.go_handshake(false);
+    machine.go_handshake(SERVER_HANDSHAKE);
+    machine.go_handshake_end(SERVER_HANDSHAKE);
     assert_eq!((machine.values(MAPS.goroutines), machine.values(MAPS.sessions)), (0, 1));
     machine.go_call(READ, 4);
     machine.go_call(WRITE, 2);
@@ -127,8 +131,8 @@ fn a_handshake_inside_of_a_write_begins_the_session() {
     // The object of another session, which was not closed, is used again.
     machine.go_call(READ, 9);
     machine.go_enter(WRITE, G, BUFFER);
-    machine.go_handshake(true);
-    machine.go_handshake(false);
+    machine.go_handshake(CLIENT_HANDSHAKE);
+    machine.go_handshake_end(CLIENT_HANDSHAKE);
     machine.go_leave(WRITE, G, [5, 0]);
     let found: Vec<_> = machine.go_reports().into_iter().map(|of| (of.0, of.1, of.4)).collect();
     assert_eq!(found, [(Read, 0, false), (Written, 0, true)]);
@@ -221,4 +225,30 @@ fn a_session_is_not_shut_down_if_a_write_has_failed_or_is_under_way() {
         machine.go_leave(READ, OTHER_G, [0, 0xe]);
         assert_eq!(machine.values(MAPS.sessions), 0);
     }
+}
+
+#[test]
+fn a_client_writes_when_the_call_begins() {
+    let mut machine = TestMachine::go_machine();
+    machine.go_handshake(CLIENT_HANDSHAKE);
+    machine.go_handshake_end(CLIENT_HANDSHAKE);
+    machine.go_enter(READ, OTHER_G, BUFFER);
+    machine.go_enter(WRITE, G, BUFFER);
+    machine.go_leave(READ, OTHER_G, [7, 0]);
+    machine.go_leave(WRITE, G, [SIZE, 0]);
+    assert_eq!(machine.go_positions(), [(Written, 0, SIZE), (Read, 0, 7)]);
+    // How much a write that fails has sent is not known.
+    machine.go_enter(WRITE, G, BUFFER);
+    machine.go_leave(WRITE, G, [3, 0xe]);
+    machine.go_call(WRITE, SIZE);
+    let behind = 2 * SIZE + LOST_CALL;
+    assert_eq!(machine.go_positions(), [(Written, SIZE, SIZE), (Written, behind, SIZE)]);
+    // The response is read, and the session closed, before the write returns.
+    machine.go_enter(WRITE, G, BUFFER);
+    machine.close();
+    machine.go_leave(WRITE, G, [SIZE, 0]);
+    let kinds: Vec<_> = machine.go_positions().into_iter().map(|of| of.0).collect();
+    assert_eq!(kinds, [Written, End]);
+    let left = [MAPS.goroutines, MAPS.sessions].map(|map| machine.values(map));
+    assert_eq!((left, machine.lost()), ([0, 0], 0));
 }

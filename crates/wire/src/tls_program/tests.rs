@@ -78,7 +78,7 @@ fn every_instruction_is_reached() {
 #[test]
 fn places_on_the_stack_do_not_overlap() {
     let mut places = [
-        (GO_ERROR, 8),
+        (GO_WORD, 8),
         (GO_STACK, 16),
         (GO_CALL, GO_CALL_KEY as i16),
         (VALUE, SESSION_VALUE as i16),
