@@ -69,7 +69,7 @@ struct ReportCounters {
     reported: EventCounter,
     outside_sample: EventCounter,
     unknown_end: EventCounter,
-    unlocated: EventCounter,
+    missing_sequence: EventCounter,
     dropped: EventCounter,
     unsent: EventCounter,
 }
@@ -256,7 +256,7 @@ impl ReportCounters {
             reported: counter("reported"),
             outside_sample: counter("outside_sample"),
             unknown_end: counter("unknown_end"),
-            unlocated: counter("position"),
+            missing_sequence: counter("missing_sequence"),
             dropped: counter("limit"),
             unsent: counter("unsent"),
         }
@@ -264,10 +264,11 @@ impl ReportCounters {
 
     fn add(&self, counts: &EndReportCounts) {
         // Reported ones are counted when they have arrived.
-        let EndReportCounts { outside_sample, unknown_end, unlocated, dropped, .. } = *counts;
+        let EndReportCounts { outside_sample, unknown_end, missing_sequence, dropped, .. } =
+            *counts;
         self.outside_sample.add(outside_sample);
         self.unknown_end.add(unknown_end);
-        self.unlocated.add(unlocated);
+        self.missing_sequence.add(missing_sequence);
         self.dropped.add(dropped);
     }
 }

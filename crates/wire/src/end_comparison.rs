@@ -102,7 +102,7 @@ pub struct EndCounts {
     /// Those of `measured` whose connection is at the other end, where they were not measured.
     pub missing_request: u64,
     /// Those of `measured` without known sequence numbers.
-    pub unlocated: u64,
+    pub missing_sequence: u64,
 }
 
 /// Times that are known within bounds.
@@ -186,7 +186,7 @@ impl EndComparison {
         for (client, server) in handshakes {
             services[client.service as usize].connect.record(client, server);
         }
-        services.iter_mut().for_each(ServiceComparison::count_unlocated);
+        services.iter_mut().for_each(ServiceComparison::count_missing_sequence);
         EndComparison {
             services,
             connections,
@@ -420,10 +420,10 @@ impl ServiceComparison {
         );
     }
 
-    fn count_unlocated(&mut self) {
+    fn count_missing_sequence(&mut self) {
         for counts in &mut self.ends {
             let located = self.matched + counts.missing_connection + counts.missing_request;
-            counts.unlocated = counts.measured - located;
+            counts.missing_sequence = counts.measured - located;
         }
     }
 }
@@ -431,7 +431,7 @@ impl ServiceComparison {
 impl EndCounts {
     /// Requests that were measured at this end only.
     pub fn unmatched(&self) -> u64 {
-        self.missing_connection + self.missing_request + self.unlocated
+        self.missing_connection + self.missing_request + self.missing_sequence
     }
 }
 

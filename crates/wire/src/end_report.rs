@@ -50,7 +50,7 @@ pub struct EndReportCounts {
     /// Requests of connections of which this host is neither end, or both.
     pub unknown_end: u64,
     /// Requests without known sequence numbers.
-    pub unlocated: u64,
+    pub missing_sequence: u64,
     /// Requests beyond the limit of memory.
     pub dropped: u64,
 }
@@ -122,7 +122,9 @@ impl EndRecords {
 
     /// Number of requests that were measured, reported or not.
     pub fn requests(&self) -> u64 {
-        self.log.requests.len() as u64 + self.log.dropped_requests + self.log.unlocated_requests
+        self.log.requests.len() as u64
+            + self.log.dropped_requests
+            + self.log.missing_sequence_requests
     }
 }
 
@@ -169,7 +171,7 @@ impl EndReport {
     ) -> EndReportCounts {
         let EndRecords { log, services } = records;
         let mut counts = EndReportCounts {
-            unlocated: log.unlocated_requests,
+            missing_sequence: log.missing_sequence_requests,
             dropped: log.dropped_requests,
             ..EndReportCounts::default()
         };

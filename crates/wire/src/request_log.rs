@@ -28,7 +28,7 @@ pub(crate) struct RequestLog {
     /// Requests beyond the limit.
     pub(crate) dropped_requests: u64,
     /// Requests without known sequence numbers.
-    pub(crate) unlocated_requests: u64,
+    pub(crate) missing_sequence_requests: u64,
     marks: MarkCount,
     /// Whether the streams are cut at the boundaries of both ends.
     has_cuts: bool,
@@ -95,7 +95,7 @@ impl RequestLog {
             requests: Vec::new(),
             handshakes: Vec::new(),
             dropped_requests: 0,
-            unlocated_requests: 0,
+            missing_sequence_requests: 0,
             marks: MarkCount::new(limits),
             has_cuts,
         }
@@ -103,7 +103,7 @@ impl RequestLog {
 
     /// Whether there is something to take.
     pub(crate) fn has_records(&self) -> bool {
-        let counts = self.dropped_requests + self.unlocated_requests;
+        let counts = self.dropped_requests + self.missing_sequence_requests;
         !self.requests.is_empty() || !self.handshakes.is_empty() || counts > 0
     }
 
@@ -152,7 +152,7 @@ impl ConnectionRecorder<'_> {
         sizes: [u64; 2],
     ) {
         let Some(parts) = operation.parts else {
-            self.log.unlocated_requests += 1;
+            self.log.missing_sequence_requests += 1;
             return;
         };
         let limit = if self.log.has_cuts { REQUESTS_MAX } else { LIVE_RECORDS_MAX };

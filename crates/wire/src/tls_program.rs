@@ -71,7 +71,7 @@ const SAME_CALL_NS: i32 = 50_000;
 pub(crate) const LOST_CALL: u64 = 1 << 40;
 /// Offsets on the stack of a program.
 const THREAD: i16 = -8;
-const SESSION_PLACE: i16 = -16;
+const SESSION: i16 = -16;
 /// The key of the session: process, session.
 const KEY: i16 = -24;
 const START: i16 = -32;
@@ -255,7 +255,7 @@ fn add_hole(code: &mut Assembler, of: &TlsFunction) {
 /// Sets [`VALUE`] to a call of the function with this number, with what is on the stack and the
 /// buffer `r8`.
 fn new_call(code: &mut Assembler, function: i32) {
-    for (from, to) in [(SESSION_PLACE, 0), (COUNT, 16), (START, CALL_TIME), (STACK, CALL_STACK)] {
+    for (from, to) in [(SESSION, 0), (COUNT, 16), (START, CALL_TIME), (STACK, CALL_STACK)] {
         code.load(AccessWidth::Bits64, R1, R10, from);
         code.store(R10, VALUE + to, R1);
     }
@@ -289,7 +289,7 @@ pub(crate) fn entry_program(function: i32, of: &TlsFunction, maps: &TlsMaps) -> 
         code.store(R10, place, R2);
     }
     note_thread(&mut code);
-    code.store(R10, SESSION_PLACE, R7);
+    code.store(R10, SESSION, R7);
     code.call(HelperFunction::KtimeGetNs);
     code.store(R10, START, R0);
     look_up(&mut code, maps.calls, THREAD);
@@ -372,7 +372,7 @@ pub(crate) fn return_program(function: i32, of: &TlsFunction, maps: &TlsMaps) ->
     code.load(AccessWidth::Bits64, R1, R0, CALL_FUNCTION);
     code.jump_if(JumpCondition::NotEqual, R1, function, other);
     code.load(AccessWidth::Bits64, R8, R0, 8);
-    for (from, to) in [(0, SESSION_PLACE), (16, COUNT), (CALL_TIME, START)] {
+    for (from, to) in [(0, SESSION), (16, COUNT), (CALL_TIME, START)] {
         code.load(AccessWidth::Bits64, R1, R0, from);
         code.store(R10, to, R1);
     }

@@ -87,7 +87,7 @@ fn end_json(counts: &EndCounts) -> Json {
         ("unmatched", integer(counts.unmatched())),
         ("missing_connection", integer(counts.missing_connection)),
         ("missing_request", integer(counts.missing_request)),
-        ("unlocated", integer(counts.unlocated)),
+        ("missing_sequence", integer(counts.missing_sequence)),
     ])
 }
 

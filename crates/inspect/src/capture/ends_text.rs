@@ -126,7 +126,7 @@ fn unmatched(counts: &EndCounts) -> String {
     let reasons = [
         ("connection", counts.missing_connection),
         ("request", counts.missing_request),
-        ("position", counts.unlocated),
+        ("sequence", counts.missing_sequence),
     ];
     let reasons: Vec<String> = reasons
         .iter()

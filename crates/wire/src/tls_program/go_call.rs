@@ -20,10 +20,10 @@ use super::record::emit_chunks;
 use super::session_end::end_session;
 use super::{
     ByteCountSource, CALL_COUNT, CALL_FUNCTION, CALL_TIME, COUNT, END, GO_CALL, GO_STACK, GO_WORD,
-    GOROUTINE, KEY, REGISTERS, SESSION_CALLS, SESSION_FLAGS, SESSION_PLACE, SESSION_UNWRITTEN,
-    STACK, START, TlsFunction, TlsMaps, VALUE, add_hole, end_with_loss, find_session, forget,
-    function, jump_if_same, look_up, new_call, new_session, note_positions, note_thread,
-    stack_address, update,
+    GOROUTINE, KEY, REGISTERS, SESSION, SESSION_CALLS, SESSION_FLAGS, SESSION_UNWRITTEN, STACK,
+    START, TlsFunction, TlsMaps, VALUE, add_hole, end_with_loss, find_session, forget, function,
+    jump_if_same, look_up, new_call, new_session, note_positions, note_thread, stack_address,
+    update,
 };
 use crate::tls_event::{FLAG_CLIENT, FLAG_FROM_START, FLAG_SHUT_DOWN, KIND_READ, KIND_WRITTEN};
 
@@ -65,7 +65,7 @@ fn begin(code: &mut Assembler) {
     code.store(R10, COUNT, R2);
     note_thread(code);
     note_goroutine(code);
-    code.store(R10, SESSION_PLACE, R7);
+    code.store(R10, SESSION, R7);
     code.call(HelperFunction::KtimeGetNs);
     code.store(R10, START, R0);
 }
@@ -207,7 +207,7 @@ pub(crate) fn go_return_program(
     code.load(AccessWidth::Bits64, R1, R0, CALL_FUNCTION);
     code.jump_if(JumpCondition::NotEqual, R1, function, other);
     code.load(AccessWidth::Bits64, R8, R0, 8);
-    for (from, to) in [(0, SESSION_PLACE), (CALL_COUNT, COUNT), (CALL_TIME, START)] {
+    for (from, to) in [(0, SESSION), (CALL_COUNT, COUNT), (CALL_TIME, START)] {
         code.load(AccessWidth::Bits64, R1, R0, from);
         code.store(R10, to, R1);
     }

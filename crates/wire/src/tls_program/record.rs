@@ -6,7 +6,7 @@
 use bpf::Register::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 use bpf::{AccessWidth, AluOperation, Assembler, HelperFunction, JumpCondition, JumpLabel};
 
-use super::{END, OTHER, POSITION, SESSION_FLAGS, SESSION_PLACE, START, THREAD, TlsMaps};
+use super::{END, OTHER, POSITION, SESSION, SESSION_FLAGS, START, THREAD, TlsMaps};
 use crate::tls_event::{
     CAPTURED_OFFSET, END_OFFSET, FLAGS_OFFSET, HEADER_BYTES, KIND_OFFSET, LENGTH_OFFSET,
     OTHER_OFFSET, POSITION_OFFSET, SESSION_OFFSET, START_OFFSET,
@@ -116,7 +116,7 @@ fn reserve(code: &mut Assembler, maps: &TlsMaps, kind: i32, space: i32, lost: Ju
     code.register(AluOperation::Move, R9, R0);
     let places = [
         (THREAD, 0),
-        (SESSION_PLACE, SESSION_OFFSET),
+        (SESSION, SESSION_OFFSET),
         (START, START_OFFSET),
         (END, END_OFFSET),
         (POSITION, POSITION_OFFSET),

@@ -5,9 +5,8 @@ use bpf::{AccessWidth, AluOperation, Assembler, HelperFunction, Instruction, Jum
 
 use super::record::{RecordSize, emit_record};
 use super::{
-    END, KEY, OTHER, POSITION, REGISTERS, SESSION_BYTES, SESSION_FLAGS, SESSION_PLACE,
-    SESSION_UNWRITTEN, START, TlsMaps, end_with_loss, forget, look_up, new_session, note_thread,
-    update,
+    END, KEY, OTHER, POSITION, REGISTERS, SESSION, SESSION_BYTES, SESSION_FLAGS, SESSION_UNWRITTEN,
+    START, TlsMaps, end_with_loss, forget, look_up, new_session, note_thread, update,
 };
 use crate::tls_event::{FLAG_FROM_START, FLAG_SHUT_DOWN, KIND_END};
 
@@ -18,7 +17,7 @@ pub(crate) fn new_program(maps: &TlsMaps) -> Vec<Instruction> {
     code.load(AccessWidth::Bits64, R6, R1, REGISTERS.result);
     code.jump_if(JumpCondition::Equal, R6, 0, end);
     note_thread(&mut code);
-    code.store(R10, SESSION_PLACE, R6);
+    code.store(R10, SESSION, R6);
     new_session(&mut code, FLAG_FROM_START);
     update(&mut code, maps.sessions, KEY);
     code.bind(end);
@@ -32,7 +31,7 @@ pub(crate) fn shutdown_program(maps: &TlsMaps) -> Vec<Instruction> {
     let end = code.label();
     code.load(AccessWidth::Bits64, R6, R1, REGISTERS.arguments[0]);
     note_thread(&mut code);
-    code.store(R10, SESSION_PLACE, R6);
+    code.store(R10, SESSION, R6);
     look_up(&mut code, maps.sessions, KEY);
     code.jump_if(JumpCondition::Equal, R0, 0, end);
     code.load(AccessWidth::Bits64, R1, R0, SESSION_FLAGS);
@@ -62,7 +61,7 @@ pub(super) fn end_session(
     let [unknown, lost, unused, written] = std::array::from_fn(|_| code.label());
     code.load(AccessWidth::Bits64, R6, R1, register);
     note_thread(&mut code);
-    code.store(R10, SESSION_PLACE, R6);
+    code.store(R10, SESSION, R6);
     look_up(&mut code, maps.sessions, KEY);
     code.jump_if(JumpCondition::Equal, R0, 0, unknown);
     code.register(AluOperation::Move, R7, R0);

@@ -5,7 +5,7 @@ use bpf::{AccessWidth, AluOperation, Assembler, HelperFunction, Instruction, Jum
 
 use super::go_call::note_goroutine;
 use super::{
-    COUNT, GO_CALL, REGISTERS, SESSION_FLAGS, SESSION_PLACE, THREAD, TlsMaps, end_with_loss,
+    COUNT, GO_CALL, REGISTERS, SESSION, SESSION_FLAGS, THREAD, TlsMaps, end_with_loss,
     find_session, look_up, note_thread, stack_address,
 };
 use crate::tls_event::FLAG_SOCKET;
@@ -81,7 +81,7 @@ pub(crate) fn socket_program(
     }
     code.jump_if(JumpCondition::Equal, R0, 0, end);
     code.load(AccessWidth::Bits64, R1, R0, 0);
-    code.store(R10, SESSION_PLACE, R1);
+    code.store(R10, SESSION, R1);
     find_session(&mut code, maps, lost);
     code.load(AccessWidth::Bits64, R1, R7, SESSION_FLAGS);
     code.jump_if(JumpCondition::AnyBitSet, R1, FLAG_SOCKET, end);

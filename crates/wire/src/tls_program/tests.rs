@@ -95,7 +95,7 @@ fn places_on_the_stack_do_not_overlap() {
     for pair in places.windows(2) {
         assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:?}");
     }
-    assert_eq!(SESSION_PLACE, KEY + 8);
+    assert_eq!(SESSION, KEY + 8);
     assert!(places[0].0 >= -512);
 }
 

@@ -125,7 +125,7 @@ fn check_counts(
     for (counts, latencies) in service.ends.iter().zip(latencies) {
         prop_assert_eq!(counts.measured, latencies.len() as u64);
         prop_assert_eq!(counts.measured, service.matched + counts.unmatched());
-        prop_assert_eq!(counts.unlocated, 0);
+        prop_assert_eq!(counts.missing_sequence, 0);
     }
     let only: u64 = service.ends.iter().map(|counts| counts.unmatched()).sum();
     prop_assert_eq!(service.requests(), service.matched + only);

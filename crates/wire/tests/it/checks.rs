@@ -161,7 +161,7 @@ fn check_both_ends(packets: &[(Option<u64>, LinkType, Vec<u8>, u32)]) {
         assert_eq!((service.negative, service.network.sum().estimate), (0, 0.0));
         for counts in service.ends {
             assert_eq!((counts.missing_connection, counts.missing_request), (0, 0));
-            assert_eq!(counts.measured, service.matched + counts.unlocated);
+            assert_eq!(counts.measured, service.matched + counts.missing_sequence);
         }
     }
     let mut matcher = EndMatcher::new();
@@ -173,7 +173,7 @@ fn check_both_ends(packets: &[(Option<u64>, LinkType, Vec<u8>, u32)]) {
         if let Some(records) = tracker.take_end_records() {
             let requests = records.requests();
             let counts = report.add(records, 1, &mut |_, _| Some(end));
-            assert_eq!(counts.reported + counts.unlocated + counts.dropped, requests);
+            assert_eq!(counts.reported + counts.missing_sequence + counts.dropped, requests);
         }
         matcher.add(&report, 1_000);
     }
