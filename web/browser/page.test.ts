@@ -536,15 +536,6 @@ test("a threshold of 0.25 asks for its unit, and one outside the values says so"
   await expect.poll(() => page.url()).toContain("threshold=250ms");
 });
 
-test("a metric without data in the last hour opens where its data is", async () => {
-  const at = end - 30 * HOUR;
-  const labels = { service: "batch" };
-  await server.send("nightly", [{ start: at - 60e3, end: at, labels, values: [0.1, 0.2, 0.3] }]);
-  await open("explore", { selector: "nightly" });
-  await page.locator(".heatmap[data-drawn]").waitFor();
-  expect(await visitor.drawn()).toBe(3);
-});
-
 test("compare says which side is faster, and B has presets", async () => {
   await open("compare", { a: 'latency{host="web-1"}', ...range });
   const fromB = () => Date.parse(new URLSearchParams(page.url().split("?")[1]).get("from_b") ?? "");
@@ -592,21 +583,4 @@ test("on a phone the number is above the options and the chart", async () => {
   expect(await top("#threshold")).toBeLessThan(await top(".heatmap"));
   expect(number).toBeLessThan(800 / 2);
   await page.setViewportSize({ width: 1360, height: 900 });
-});
-
-// The list of metrics had no filter, and no keys.
-test("a metric is found in the list by a part of its name, with keys only", async () => {
-  await open("explore", {});
-  const filter = page.getByLabel("Filter");
-  await filter.fill("tenc");
-  await expect.poll(() => page.getByRole("link", { name: "latency", exact: true }).count()).toBe(1);
-  await filter.press("ArrowDown");
-  expect(await page.evaluate(() => document.activeElement?.textContent?.trim())).toBe("latency");
-  await page.keyboard.press("ArrowUp");
-  await filter.fill("no such metric");
-  await page.getByText("No metric contains").waitFor();
-  await filter.fill("latency");
-  await filter.press("Enter");
-  await page.locator(".heatmap[data-drawn]").waitFor();
-  expect(page.url()).toContain("selector=latency");
 });
