@@ -343,6 +343,11 @@ impl QueryContext for ActiveQuery {
         })
     }
 
+    /// A light query does not become heavy for it, and none waits.
+    fn try_reserve_memory(&self, bytes: u64) -> bool {
+        self.reservation.try_grow(bytes)
+    }
+
     fn release_memory(&self, bytes: u64) {
         self.reservation.shrink(bytes);
     }

@@ -160,6 +160,20 @@ impl Reservation {
         }
     }
 
+    /// Reserves more bytes if that is possible without a wait, and without becoming heavy.
+    pub(crate) fn try_grow(&self, bytes: u64) -> bool {
+        let reserved = self.reserved.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        if reserved <= self.drawn.load(Ordering::Relaxed) {
+            return true;
+        }
+        let outcome = self.try_draw(&mut self.budget.state());
+        let has_grown = matches!(outcome, Some(Ok(())));
+        if !has_grown {
+            self.shrink(bytes);
+        }
+        has_grown
+    }
+
     /// Releases bytes.
     pub(crate) fn shrink(&self, bytes: u64) {
         let reserved = self.reserved.fetch_sub(bytes, Ordering::Relaxed).saturating_sub(bytes);

@@ -14,6 +14,16 @@ pub trait QueryContext: Sync {
         Ok(())
     }
 
+    /// Reserves memory for a read that is not needed, such as one ahead, and returns whether it
+    /// could; without it the query goes on. Nothing is reserved otherwise.
+    fn try_reserve_memory(&self, bytes: u64) -> bool {
+        let is_reserved = self.reserve_memory(bytes).is_ok();
+        if !is_reserved {
+            self.release_memory(bytes);
+        }
+        is_reserved
+    }
+
     /// Releases memory.
     fn release_memory(&self, _bytes: u64) {}
 }

@@ -367,14 +367,13 @@ impl Source for StoreSource<'_> {
         let mut memory = ReadMemory { context: self.context, bytes: 0 };
         let found = self.resolve_handles(series);
         let rows = self.view.number_rows(&found, range, &mut |bytes| {
-            memory.bytes + bytes <= AHEAD_BYTES_MAX && memory.grow(bytes).is_ok()
+            memory.bytes + bytes <= AHEAD_BYTES_MAX && memory.try_grow(bytes)
         })?;
         drop(memory);
         let Some(rows) = rows else { return Ok(()) };
         let Some(ahead) = SamplesAhead::new(range.clone(), series, rows) else { return Ok(()) };
-        match self.context.reserve_memory(ahead.bytes()) {
-            Ok(()) => self.replace_ahead(Some(Arc::new(ahead))),
-            Err(_) => self.context.release_memory(ahead.bytes()),
+        if self.context.try_reserve_memory(ahead.bytes()) {
+            self.replace_ahead(Some(Arc::new(ahead)));
         }
         Ok(())
     }
@@ -534,6 +533,13 @@ impl ReadMemory<'_> {
     fn grow(&mut self, bytes: u64) -> Result<()> {
         self.bytes += bytes;
         self.context.reserve_memory(bytes)
+    }
+
+    /// Grows for a read that is not needed.
+    fn try_grow(&mut self, bytes: u64) -> bool {
+        let has_grown = self.context.try_reserve_memory(bytes);
+        self.bytes += if has_grown { bytes } else { 0 };
+        has_grown
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use query::{Source, StoreSource};
+use query::{QueryContext as _, Source, StoreSource};
 use store::ReadView;
 
 use crate::active_query::ActiveQuery;
@@ -321,6 +321,14 @@ async fn queries_share_one_memory_budget() {
         |bytes| context.run_light("test", None, move |active: &ActiveQuery| active.reserve(bytes));
     assert_eq!(light(1 << 20).await, Ok(()));
     assert!(matches!(light(20 << 20).await, Err(ApiError::TooManyRequests { .. })));
+    // A read ahead is left out: the query was rejected because it could not become heavy for it.
+    let work = |active: &ActiveQuery| {
+        let ahead = [20 << 20, 500 << 10].map(|bytes| active.try_reserve_memory(bytes));
+        assert_eq!(ahead, [false, true]);
+        active.check_cancelled()?;
+        Ok(active.class())
+    };
+    assert_eq!(context.run_light("test", None, work).await, Ok(Some(QueryClass::Light)));
     go.send(()).unwrap();
     first.await.unwrap().unwrap();
     assert_eq!(context.queries.shared.memory.used(), 0);

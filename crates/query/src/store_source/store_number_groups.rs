@@ -140,7 +140,7 @@ impl NumberGroups for StoreNumberGroups<'_> {
             let mut memory = ReadMemory { context: self.source.context, bytes: 0 };
             let of_series = &self.groups.series[series.clone()];
             let mut grow =
-                |bytes| memory.bytes + bytes <= AHEAD_BYTES_MAX && memory.grow(bytes).is_ok();
+                |bytes| memory.bytes + bytes <= AHEAD_BYTES_MAX && memory.try_grow(bytes);
             let read: Option<NumberRows> =
                 self.source.view.number_rows(of_series, &self.range, &mut grow)?;
             let Some(rows) = read else {
