@@ -94,9 +94,10 @@ impl AccessPolicy {
         self.change_tokens(|tokens| tokens.enroll(secret, host, now_s))
     }
 
-    /// Removes the token of a host that enrolled. Returns whether it did.
-    pub(crate) fn unenroll(&self, name: &str) -> Result<bool, TokenError> {
-        self.change_tokens(|tokens| tokens.unenroll(name))
+    /// Removes the token of a host that enrolled, see [`TokenFile::unenroll`]. Returns whether it
+    /// did.
+    pub(crate) fn unenroll(&self, name: &str, was_used: bool) -> Result<bool, TokenError> {
+        self.change_tokens(|tokens| tokens.unenroll(name, was_used))
     }
 
     fn change_tokens<T, E: From<TokenError>>(

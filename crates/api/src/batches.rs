@@ -57,9 +57,20 @@ pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute {
     .with_response(200, JSON, "the acknowledged sequence; stored durably")
 }];
 
+/// Whether a batch was ever forwarded with a token, as far as the ledger of the journal tells.
+pub(crate) fn has_forwarded(intake: &Intake, token: &str) -> intake::Result<bool> {
+    let origin = token_origin(token);
+    let is_own = |id: Option<u64>| id.is_some_and(|id| journal::producer_origin(id) == origin);
+    Ok(intake.audit()?.producers.iter().any(|account| is_own(account.id)))
+}
+
+fn token_origin(token: &str) -> u64 {
+    journal::producer_origin(scoped_producer(PRODUCERS, token, 0, None))
+}
+
 /// Time of the last batch that was forwarded with a token since the start of this process.
 pub(crate) fn last_batch(intake: &Intake, token: &str) -> Option<i64> {
-    let origin = journal::producer_origin(scoped_producer(PRODUCERS, token, 0, None));
+    let origin = token_origin(token);
     let sources = intake.sources().into_iter();
     let own = sources.filter(|source| {
         source.name.starts_with("agent ") && journal::producer_origin(source.id) == origin

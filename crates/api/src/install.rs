@@ -71,7 +71,8 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         method: "delete",
         ..ApiRoute::get(
             ENROLL_PATH,
-            "Removes the token of the request, if a host got it by enrollment.",
+            "Removes the token of the request, if a host got it by enrollment. If no batch was \
+             forwarded with it, the use of the enrollment token is given back.",
             &[],
             || routing::delete(unenroll),
         )
@@ -220,8 +221,12 @@ async fn unenroll(
     Extension(principal): Extension<Principal>,
 ) -> Result<JsonBody, ErrorResponse> {
     let name = token_name(principal)?;
-    let removed = name.clone();
-    let work = move |_: &_| Ok(policy.unenroll(&removed));
+    let (removed, intake) = (name.clone(), Arc::clone(&context.intake));
+    let work = move |_: &_| {
+        // Without the ledger nobody knows: a use that is spent is the safe answer.
+        let was_used = batches::has_forwarded(&intake, &removed).unwrap_or(true);
+        Ok(policy.unenroll(&removed, was_used))
+    };
     match context.run_light("unenroll", None, work).await? {
         Ok(true) => Ok(context.queries.json_response(&Object(vec![("removed", Text(name))]))?),
         Ok(false) => {

@@ -104,12 +104,20 @@ impl TokenFile {
         Ok(enrolled.expect("BUG: the change was made"))
     }
 
-    /// Removes the token of a host that enrolled. Returns whether it did.
-    pub(crate) fn unenroll(&mut self, name: &str) -> Result<bool, TokenError> {
+    /// Removes the token of a host that enrolled, and gives the use of its enrollment token back if
+    /// the host did not use its own. Returns whether it did.
+    pub(crate) fn unenroll(&mut self, name: &str, was_used: bool) -> Result<bool, TokenError> {
         self.update(|tokens| {
-            let before = tokens.tokens.len();
-            tokens.tokens.retain(|token| token.name != name || token.enrolled_by.is_none());
-            Ok(tokens.tokens.len() < before)
+            let is_host = |token: &Token| token.name == name && token.enrolled_by.is_some();
+            let Some(at) = tokens.tokens.iter().position(is_host) else { return Ok(false) };
+            let enrolled_by = tokens.tokens.remove(at).enrolled_by;
+            let mut others = tokens.tokens.iter_mut();
+            let enrollment = others.find(|token| Some(&token.name) == enrolled_by.as_ref());
+            let terms = enrollment.and_then(|token| token.enrollment.as_mut());
+            if let Some(terms) = terms.filter(|_| !was_used) {
+                terms.uses_left = terms.uses_left.saturating_add(1);
+            }
+            Ok(true)
         })
     }
 
@@ -281,8 +289,28 @@ mod tests {
         let secret = dir.add(1);
         dir.open().add("web", &[Scope::Ingest], CREATED_S).unwrap();
         check(&dir, &secret, "a", CREATED_S, Ok("a"));
-        assert!(!dir.open().unenroll("web").unwrap() && !dir.open().unenroll("e").unwrap());
-        assert!(dir.open().unenroll("a").unwrap() && !dir.open().unenroll("a").unwrap());
+        let unenroll = |name: &str| dir.open().unenroll(name, true).unwrap();
+        assert!(!unenroll("web") && !unenroll("e"));
+        assert!(unenroll("a") && !unenroll("a"));
+    }
+
+    #[test]
+    fn a_use_is_given_back_by_a_host_that_sent_nothing() {
+        let dir = TokenDir::new();
+        let secret = dir.add(1);
+        check(&dir, &secret, "a", CREATED_S, Ok("a"));
+        assert!(dir.open().unenroll("a", false).unwrap());
+        check(&dir, &secret, "b", CREATED_S, Ok("b"));
+        assert!(dir.open().unenroll("b", true).unwrap());
+        check(&dir, &secret, "c", CREATED_S, Err("token e has no uses left"));
+        // That of a removed enrollment token is nobody's.
+        let secret = {
+            dir.open().remove("e").unwrap();
+            dir.add(1)
+        };
+        check(&dir, &secret, "c", CREATED_S, Ok("c"));
+        assert!(dir.open().remove("e").unwrap() && dir.open().unenroll("c", false).unwrap());
+        assert_eq!(dir.open().tokens(), []);
     }
 
     #[test]

@@ -63,6 +63,21 @@ fn a_host_exchanges_an_enrollment_token_for_its_own() {
     it.server.post(RECORD, &own, "1").check(401, "unknown token");
 }
 
+/// A failed installation had spent a token for one host.
+#[test]
+fn an_enrollment_that_is_undone_gives_its_use_back() {
+    let mut it = EnrollmentFixture::new();
+    let secret = it.add(i64::MAX / 2);
+    for _ in 0..2 {
+        let enrolled = it.enroll(&secret);
+        enrolled.check(201, "\"name\":\"web-1\"");
+        it.enroll(&secret).check(403, "has no uses left");
+        let answer: serde_json::Value = serde_json::from_slice(&enrolled.body).unwrap();
+        let own = bearer(answer["token"].as_str().unwrap());
+        it.server.request("DELETE", "/v1/enroll", &own, b"").check(200, "");
+    }
+}
+
 #[test]
 fn other_requests_enroll_nobody() {
     let mut it = EnrollmentFixture::new();

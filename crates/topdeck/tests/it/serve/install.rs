@@ -217,6 +217,8 @@ fn pasted_line_installs_updates_and_removes_the_agent() {
     assert_eq!(it.files(), before, "{}", removed.text);
     let listed = topdeck(&["token", &it.data(), "list"]);
     assert!(!listed.text.contains("web-1"), "{}", listed.text);
+    // Batches of the host arrived.
+    assert!(listed.text.contains("token, 0 uses"), "{}", listed.text);
     it.paste(&line, shell, "uninstall").check(false, &["nothing is installed"]);
 }
 
