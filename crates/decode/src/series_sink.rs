@@ -37,6 +37,11 @@ pub trait SeriesSink {
     }
     /// An exemplar that was rejected, or changed.
     fn exemplar_problem(&mut self, _problem: ExemplarProblem) {}
+    /// Whether a span may be kept as an exemplar of the series with a key, by its rank
+    /// ([`model::span_sampling_key`]): others that were taken may come before it.
+    fn wants_span(&mut self, _key: &[u8], _time: i64, _value: f64, _rank: u64) -> bool {
+        true
+    }
     /// Whether a span name of a service may become a label. Sinks that store series bound their
     /// number; [`crate::spans::OTHER_NAME`] stands for further ones, and is itself refused for a
     /// service beyond the number of services.

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use decode::spans::SpanSummary;
 use decode::{ExemplarProblem, SeriesSink};
 use hist::codec::frame_body::HistogramBody;
-use model::{BatchWriter, Exemplar, Gap, Sample, SampleValue, Series};
+use model::{
+    BatchWriter, Exemplar, ExemplarSource, Gap, Sample, SampleValue, Series, span_sampling_key,
+};
 use store::{NewSeries, Store};
 
 use crate::exemplar_intake::{ExemplarIntake, ExemplarRejection};
 use crate::key_encoding::SeriesKeyEncoding;
 use crate::rejections::{Rejection, Rejections};
 use crate::series_cache::{CachedSeries, SeriesCache};
+use crate::span_ranks::RankedSpan;
 
 /// Maximum size of the exemplars of a batch; further ones are rejected. Some 10,000 without
 /// attributes.
@@ -38,6 +41,8 @@ pub struct IngestWriter {
     /// Whether a truncation of the last exemplar is to be counted: it was accepted, and is not
     /// counted as truncated yet.
     counts_truncation: bool,
+    /// Spans among the exemplars.
+    ranked_spans: Vec<RankedSpan>,
     /// Measurements: the count of a histogram, 1 for a number or text.
     pub(crate) values: u64,
     admission: Option<SeriesAdmission>,
@@ -108,6 +113,7 @@ impl IngestWriter {
             is_too_large: false,
             exemplars,
             counts_truncation: false,
+            ranked_spans: Vec::new(),
             values: 0,
             admission: None,
             rejected: None,
@@ -163,6 +169,15 @@ impl IngestWriter {
         let discarded = self.batch.discard_exemplars();
         self.exemplars.count_rejected(ExemplarRejection::BatchFull, discarded);
         discarded
+    }
+
+    /// The spans among the exemplars of the batch that is appended.
+    pub(crate) fn take_ranked_spans(&mut self) -> Vec<RankedSpan> {
+        self.discard_excess_exemplars();
+        match self.batch.exemplar_bytes() {
+            0 => Vec::new(),
+            _ => std::mem::take(&mut self.ranked_spans),
+        }
     }
 
     /// Whether the batch is empty.
@@ -303,6 +318,11 @@ impl SeriesSink for IngestWriter {
                         self.exemplars.count_problem(ExemplarProblem::Truncated);
                     }
                     self.counts_truncation = !is_cut;
+                    if exemplar.source == ExemplarSource::Span {
+                        let rank = span_sampling_key(&exemplar.trace_id, &exemplar.span_id);
+                        let (time, value) = (exemplar.time, exemplar.value);
+                        self.ranked_spans.push(RankedSpan::new(key, time, value, rank));
+                    }
                     return true;
                 }
                 Err(_) => ExemplarRejection::InvalidSeries,
@@ -318,6 +338,11 @@ impl SeriesSink for IngestWriter {
         if problem != ExemplarProblem::Truncated || self.counts_truncation {
             self.exemplars.count_problem(problem);
         }
+    }
+
+    fn wants_span(&mut self, key: &[u8], time: i64, value: f64, rank: u64) -> bool {
+        self.exemplars.is_enabled()
+            && self.series_cache.spans.ranks.wants(&RankedSpan::new(key, time, value, rank))
     }
 
     fn admits_span_name(&mut self, service: &str, name: &str) -> bool {

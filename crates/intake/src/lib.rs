@@ -36,6 +36,7 @@ mod series_cache;
 mod settings;
 mod space_monitor;
 mod span_intake;
+mod span_ranks;
 mod volatile_sources;
 mod write_target;
 

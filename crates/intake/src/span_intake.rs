@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use decode::spans::{OTHER_NAME, SpanProblem, SpanSummary};
 
 use crate::meter::{EventCounter, Meter};
+use crate::span_ranks::SpanRanks;
 
 /// Span names of a service.
 const NAMES_PER_SERVICE_MAX: usize = 1000;
@@ -20,6 +21,7 @@ const NAMES_MAX: usize = 100_000;
 #[derive(Debug, Default)]
 pub(crate) struct SpanIntake {
     names: Mutex<SpanNames>,
+    pub(crate) ranks: SpanRanks,
     measured: EventCounter,
     /// In the order of [`SpanProblem::ALL`].
     problems: Vec<EventCounter>,
@@ -67,6 +69,7 @@ impl SpanIntake {
         };
         SpanIntake {
             names: Mutex::default(),
+            ranks: SpanRanks::default(),
             measured: received("measured"),
             problems: SpanProblem::ALL.map(|problem| received(problem.name())).into(),
             other_names: meter.counter(

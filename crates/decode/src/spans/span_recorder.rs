@@ -320,7 +320,12 @@ fn write_exemplars(
     resources: &[SpanResource],
     sink: &mut dyn SeriesSink,
 ) {
-    for SpanCandidate { value, time, trace_id, span_id, resource, span, .. } in sample.iter() {
+    let (series_key, mut series) = (group.key(0), || group.durations());
+    for candidate in sample.iter() {
+        let SpanCandidate { key, value, time, trace_id, span_id, resource, span } = candidate;
+        if !sink.wants_span(&series_key, *time, *value, *key) {
+            continue;
+        }
         let instance = resources.get(*resource).map_or(&[][..], |resource| &resource.instance);
         let (attributes, is_cut) = span.exemplar_attributes(instance);
         let exemplar = Exemplar {
@@ -331,8 +336,7 @@ fn write_exemplars(
             attributes,
             source: ExemplarSource::Span,
         };
-        let (key, mut series) = (group.key(0), || group.durations());
-        if pass_exemplar(sink, &key, &mut series, &Ok(exemplar)) && is_cut {
+        if pass_exemplar(sink, &series_key, &mut series, &Ok(exemplar)) && is_cut {
             sink.exemplar_problem(ExemplarProblem::Truncated);
         }
     }
