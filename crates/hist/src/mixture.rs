@@ -1,6 +1,7 @@
 //! Mixture: histograms of several grid families, kept without conversion.
 //!
-//! Histograms whose grids nest are merged; a histogram of another family is kept beside them.
+//! Histograms whose grids nest are merged; a histogram of another family, or with other explicit
+//! bounds, is kept beside them: so it stays exact at its own bounds.
 //! Shares and counts of the components add up, so the bracket of a statistic of the whole is as
 //! tight as the components allow.
 
@@ -9,6 +10,8 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
+use std::cmp::Ordering;
+
 use crate::bracket::Bracket;
 use crate::cells::Cell;
 use crate::convert::Conversion;
@@ -16,14 +19,26 @@ use crate::error::MergeError;
 use crate::histogram::Histogram;
 use crate::moments;
 use crate::quantile::nearest_rank;
-use crate::scheme::{LogLinear2, Scheme};
+use crate::scheme::{Explicit, LogLinear2, Scheme};
 use crate::statistics::LimitInclusion;
 use crate::tracked_value::DoubleDouble;
 
-/// One histogram per family.
+/// One histogram per family and per set of explicit bounds; the latter come last, by their bounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mixture {
     components: Vec<Histogram>,
+}
+
+/// Histograms without explicit bounds first, then those with them by their bounds.
+fn layout_order(a: &Histogram, b: &Histogram) -> Ordering {
+    match (a.scheme(), b.scheme()) {
+        (Scheme::Explicit(a), Scheme::Explicit(b)) => {
+            let mut pairs = a.bounds().iter().zip(b.bounds()).map(|(a, b)| a.total_cmp(b));
+            let differing = pairs.find(|order| order.is_ne());
+            differing.unwrap_or_else(|| a.bounds().len().cmp(&b.bounds().len()))
+        }
+        (a, b) => a.is_explicit().cmp(&b.is_explicit()),
+    }
 }
 
 impl From<Histogram> for Mixture {
@@ -41,14 +56,35 @@ impl Mixture {
             .iter()
             .try_fold(count(histogram), |total, component| total.checked_add(count(component)))
             .ok_or(MergeError::CountOverflow)?;
-        for component in &mut self.components {
+        let is_without_values = |of: &Histogram| of.scheme().is_explicit() && count(of) == 0;
+        if is_without_values(histogram) && !self.components.is_empty() {
+            return Ok(());
+        }
+        for component in self.components.iter_mut().filter(|it| it.shares_layout(histogram)) {
             match component.merge(histogram) {
                 Err(MergeError::SchemesDiffer { .. }) => {}
                 merged => return merged,
             }
         }
-        self.components.push(histogram.clone());
+        self.components.retain(|component| !is_without_values(component));
+        // Whatever the order of additions.
+        let at = self.components.partition_point(|held| layout_order(held, histogram).is_le());
+        self.components.insert(at, histogram.clone());
         Ok(())
+    }
+
+    /// Explicit bounds that not all histograms with explicit bounds have, ascending.
+    pub fn differing_bounds(&self) -> Vec<f64> {
+        let bounds = |component: &Histogram| match component.scheme() {
+            Scheme::Explicit(grid) if !component.is_empty() => Some(grid.clone()),
+            _ => None,
+        };
+        let layouts: Vec<Explicit> = self.components.iter().filter_map(bounds).collect();
+        let mut all: Vec<f64> = layouts.iter().flat_map(Explicit::bounds).copied().collect();
+        all.sort_unstable_by(f64::total_cmp);
+        let is_shared = |same: &[f64]| same.len() == layouts.len();
+        let differing = all.chunk_by(|a, b| a == b).filter(|same| !is_shared(same));
+        differing.filter_map(|same| same.first().copied()).collect()
     }
 
     /// The values divided by a number, see [`Histogram::divide`].

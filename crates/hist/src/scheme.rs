@@ -227,6 +227,11 @@ impl Scheme {
         }
     }
 
+    /// Whether the bounds of its buckets were chosen one by one.
+    pub(crate) fn is_explicit(&self) -> bool {
+        matches!(self, Scheme::Explicit(_))
+    }
+
     /// The finest scheme to which histograms of both schemes can be downscaled, if there is one.
     pub fn common(&self, other: &Scheme) -> Option<Scheme> {
         if self == other {

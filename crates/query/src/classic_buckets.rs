@@ -5,7 +5,7 @@
 //! the difference of two increases, and the counter of `+Inf` counts all. Minimum and maximum are
 //! unknown; the sum is the increase of `x_sum` between the same scrapes. Series of buckets have the
 //! name of the histogram, the unit in that name, and the label `le`. Histograms whose bounds differ
-//! are merged on the bounds that they share.
+//! stay apart in the mixture of a column.
 //!
 //! A series that is both a histogram and buckets is read as a histogram from its first to its last
 //! sample, and as buckets before and after.

@@ -113,5 +113,5 @@ pub use source::{
 };
 pub use store_source::StoreSource;
 pub use stream::{SeriesPoint, SeriesPoints, StepGrid, Stream, seconds};
-pub use threshold_range::ThresholdRange;
+pub use threshold_range::{ThresholdRange, differing_bounds_warning};
 pub use value::{STALE_BITS, StepValue, is_stale};

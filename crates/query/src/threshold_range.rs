@@ -8,6 +8,25 @@ use crate::histogram::GoNumber;
 /// all values are slower than a threshold is what its user wants to know.
 const FAR: f64 = 1000.0;
 
+/// Maximum number of bounds that a warning names.
+const BOUNDS_NAMED: usize = 8;
+
+/// Warning about explicit bounds that not all buckets of merged distributions have, in `unit`.
+pub fn differing_bounds_warning(bounds: &[f64], unit: Option<&str>) -> Option<String> {
+    let named = bounds.iter().take(BOUNDS_NAMED).map(|bound| value_text(*bound, unit));
+    let named = named.collect::<Vec<_>>().join(", ");
+    let more = match bounds.len().saturating_sub(BOUNDS_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!bounds.is_empty()).then(|| {
+        format!(
+            "the bounds of buckets have changed or differ between series: {named}{more} are not \
+             bounds of all; counts and quantiles near these are between bounds"
+        )
+    })
+}
+
 /// Range of a threshold, and of all values that it is compared with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ThresholdRange {

@@ -374,7 +374,8 @@ impl Rows {
     }
 }
 
-/// Merges a histogram into another if their bucket schemes nest. An empty histogram is ignored: its
+/// Merges a histogram into another if their bucket schemes nest and no explicit bound is lost: as
+/// [`hist::Mixture`] does, so that rollups change no answer. An empty histogram is ignored: its
 /// coarser scheme would otherwise show in rollups only.
 pub(crate) fn merge_into(target: &mut Histogram, more: &Histogram) -> bool {
     let is_nothing = |histogram: &Histogram| histogram.is_empty() && histogram.nan_count() == 0;
@@ -385,7 +386,7 @@ pub(crate) fn merge_into(target: &mut Histogram, more: &Histogram) -> bool {
         target.clone_from(more);
         return true;
     }
-    target.merge(more).is_ok()
+    target.shares_layout(more) && target.merge(more).is_ok()
 }
 
 /// Precedence of two cumulative histograms of one time: the one with the higher count wins.

@@ -155,9 +155,11 @@ impl MetricSelection {
 
     /// Last field of the document: warnings about the buckets and the limits, if there are any.
     pub(super) fn warnings(&self, values: &Mixture) -> Option<(&'static str, Json)> {
+        let unit = self.unit.as_ref().map(ToString::to_string);
+        let bounds = query::differing_bounds_warning(&values.differing_bounds(), unit.as_deref());
         let values = ThresholdRange::values_of(values);
         let limits = selection::limit_warnings(&self.thresholds, self.unit.as_ref(), values);
-        let warnings = self.bucket_warnings.iter().cloned().chain(limits);
+        let warnings = self.bucket_warnings.iter().cloned().chain(bounds).chain(limits);
         let texts = warnings.map(Text).collect::<Vec<Json>>();
         (!texts.is_empty()).then_some(("warnings", List(texts)))
     }

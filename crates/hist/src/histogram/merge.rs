@@ -15,6 +15,13 @@ impl Histogram {
         Histogram { zero_threshold, thresholds, ..Histogram::new(self.scheme.clone()) }
     }
 
+    /// Whether a merge loses no explicit bound. Histograms whose bounds differ are kept beside each
+    /// other wherever many are merged: the bounds that are left would depend on which of them are.
+    pub fn shares_layout(&self, other: &Histogram) -> bool {
+        let are_explicit = self.scheme.is_explicit() && other.scheme.is_explicit();
+        !are_explicit || self.scheme == other.scheme
+    }
+
     /// Adds all values of `other`. If the grids differ in resolution, both are downscaled to
     /// the coarser one, exactly. Grids that do not nest are rejected without any change.
     pub fn merge(&mut self, other: &Histogram) -> Result<(), MergeError> {

@@ -406,3 +406,64 @@ fn difference_after_hidden_restart_round_trips() {
         );
     }
 }
+
+/// A deploy that added a bound made the bucket around it as wide as before, for all time.
+#[test]
+fn explicit_bounds_that_differ_stay_exact_at_their_own() {
+    let layouts = [&[0.1, 1.0][..], &[0.1, 0.25, 1.0], &[0.25, 1.0, 2.5]];
+    let (mut mixture, mut all) = (Mixture::default(), Vec::new());
+    let mut parts = Vec::new();
+    for (at, bounds) in layouts.iter().enumerate() {
+        let mut histogram = Histogram::new(Scheme::explicit(bounds).unwrap());
+        let values: Vec<f64> = (1..=60).map(|n| f64::from(n * n) / (1_000.0 + at as f64)).collect();
+        values.iter().for_each(|value| histogram.record(*value));
+        // As of the counters of buckets.
+        let absent = TrackedValue::Absent;
+        let (sum, min, max) = (TrackedValue::Absent, absent, absent);
+        let counts = HistogramParts { sum, min, max, ..histogram.into_parts() };
+        let histogram = Histogram::from_parts(counts).unwrap();
+        // In two pieces, as of two columns.
+        mixture.add(&histogram).unwrap();
+        mixture.add(&histogram).unwrap();
+        all.extend(values.iter().chain(&values));
+        parts.push((histogram, values));
+    }
+    assert_eq!((mixture.components().len(), mixture.count()), (3, 360));
+    assert_eq!(mixture.differing_bounds(), [0.1, 0.25, 2.5]);
+    check_mixture(&mixture, &SortedSample::new(&all));
+    let above = |values: &[f64], limit: f64| values.iter().filter(|it| **it > limit).count() as u64;
+    // Of the second and third the number is known, of the first its bounds.
+    let found = mixture.count_above(0.25, LimitInclusion::Exclusive);
+    let of_first = parts[0].0.count_above(0.25, LimitInclusion::Exclusive);
+    let known = 2 * (above(&parts[1].1, 0.25) + above(&parts[2].1, 0.25));
+    assert_eq!(found.lower, known + 2 * of_first.lower);
+    assert_eq!(found.upper, known + 2 * of_first.upper);
+    assert!(found.contains(above(&all, 0.25)) && found.lower < found.upper, "{found:?}");
+    // A bound of all.
+    let found = mixture.count_above(1.0, LimitInclusion::Exclusive);
+    assert_eq!([found.lower, found.upper], [above(&all, 1.0); 2]);
+    assert_eq!(Mixture::from(parts[0].0.clone()).differing_bounds(), [0.0; 0]);
+    // However many sets of bounds there are, in any order, and in pieces that were merged before.
+    let mut others: Vec<Histogram> = (0..20)
+        .map(|n| {
+            let bounds = [0.1, 0.2 + f64::from(n) / 100.0, 1.0];
+            let mut histogram = Histogram::new(Scheme::explicit(&bounds).unwrap());
+            histogram.record(0.5);
+            histogram
+        })
+        .collect();
+    let sum_of = |parts: &[Histogram]| {
+        let mut sum = Mixture::default();
+        parts.iter().for_each(|part| sum.add(part).unwrap());
+        sum
+    };
+    let forwards = sum_of(&others);
+    others.reverse();
+    let mut halves = sum_of(&others[..7]);
+    sum_of(&others[7..]).components().iter().for_each(|part| halves.add(part).unwrap());
+    assert_eq!(forwards.components().len(), 20);
+    assert_eq!((&sum_of(&others), &halves), (&forwards, &forwards));
+    let empty = Histogram::new(Scheme::explicit(&[7.0]).unwrap());
+    halves.add(&empty).unwrap();
+    assert_eq!((&halves, sum_of(&[empty, others[0].clone()])), (&forwards, sum_of(&others[..1])));
+}

@@ -190,15 +190,19 @@ impl From<&Histogram> for FloatHistogram {
 }
 
 impl From<&Mixture> for FloatHistogram {
-    /// Merges several schemes: the only part if there is one, otherwise all parts on a grid that
-    /// nearly preserves their buckets; empty for no parts. The result covers an interval, so it is
+    /// Merges several schemes: the only part if there is one; explicit bounds on those that all
+    /// parts have, as Prometheus does; otherwise all parts on a grid that nearly preserves their
+    /// buckets; empty for no parts. The result covers an interval, so it is
     /// a gauge.
     fn from(mixture: &Mixture) -> FloatHistogram {
         let mut histogram = match mixture.components() {
             [] => FloatHistogram::default(),
             [part] => part.into(),
-            _ => {
-                (&mixture.flatten().expect("BUG: a mixture counts within 64 bits").histogram).into()
+            [first, others @ ..] => {
+                let mut all = first.clone();
+                let is_merged = others.iter().all(|part| all.merge(part).is_ok());
+                let flat = || mixture.flatten().expect("BUG: a mixture counts within 64 bits");
+                (&if is_merged { all } else { flat().histogram }).into()
             }
         };
         histogram.hint = ResetHint::Gauge;

@@ -193,6 +193,9 @@ fn scheme(series: usize, draw: u8) -> Scheme {
     match (series, draw) {
         (0, 0) => Scheme::LogLinear10,
         (0, 1) | (3, _) => Scheme::explicit(&[0.0, 1.0, 10.0, 100.0, 1000.0]).unwrap(),
+        // With bounds in common with the others, and without.
+        (0, 4) => Scheme::explicit(&[1.0, 7.0, 100.0]).unwrap(),
+        (0, 5) => Scheme::explicit(&[3.0, 500.0]).unwrap(),
         (0, 2 | 3) | (1, 0) => Scheme::exp2(3).unwrap(),
         (4, _) => Scheme::LogLinear10,
         _ => Scheme::default(),

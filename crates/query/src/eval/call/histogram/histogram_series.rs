@@ -8,6 +8,7 @@ use crate::labels::LabelSet;
 use crate::plan::PlanNode;
 use crate::promql::quantile::CumulativeBucket;
 use crate::stream::{StepGrid, Stream};
+use crate::threshold_range::differing_bounds_warning;
 use crate::value::StepValue;
 
 /// Label of the upper bound of a classic histogram bucket.
@@ -100,6 +101,7 @@ impl Evaluation<'_> {
                 natives.push(stream);
             }
         }
+        self.warn_of_bounds(node, &natives)?;
         let mut list = Vec::with_capacity(natives.len() + classics.len());
         for native in natives {
             let shape = |point: Option<StepValue>| {
@@ -124,6 +126,26 @@ impl Evaluation<'_> {
             list.push(HistogramSeries::new(self, classic.labels, points));
         }
         Ok(HistogramSeriesList { list, charged_samples: sample_count })
+    }
+
+    /// Warns of explicit bounds that differ within a distribution.
+    fn warn_of_bounds(&mut self, node: &PlanNode, natives: &[Stream]) -> Result<()> {
+        let points = natives.iter().flat_map(|stream| stream.points.iter().flatten());
+        let differing = points.flat_map(|point| match point {
+            StepValue::Distribution(mixture) => mixture.differing_bounds(),
+            _ => Vec::new(),
+        });
+        let mut bounds: Vec<f64> = differing.collect();
+        if bounds.is_empty() {
+            return Ok(());
+        }
+        bounds.sort_unstable_by(f64::total_cmp);
+        bounds.dedup();
+        let unit = self.unit(node)?.text();
+        if let Some(text) = differing_bounds_warning(&bounds, unit.as_deref()) {
+            self.warnings.warn(node.span, text);
+        }
+        Ok(())
     }
 }
 
