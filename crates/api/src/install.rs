@@ -101,8 +101,10 @@ async fn script(
     let dir = context.queries.settings.programs_dir.clone();
     let text = context
         .run_light("install_script", None, move |_| {
-            // The settings were valid at the start; without a pin, the CAs of the host decide.
-            let pin = peer.tls.as_ref().and_then(|tls| tls.public_key_pin().ok());
+            // The settings were valid at the start; without a pin, the CAs of the host decide, as
+            // behind a proxy, whose key is another one.
+            let tls = peer.tls.as_ref().filter(|_| !is_forwarded_tls);
+            let pin = tls.and_then(|tls| tls.public_key_pin().ok());
             let pin = pin.map_or_else(String::new, |pin| pin.to_string());
             let sums = checksums(dir.as_deref());
             let fields =

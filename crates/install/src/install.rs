@@ -52,7 +52,7 @@ pub fn install(options: &InstallOptions) -> Result<()> {
     let root = HostRoot::new(options.root.as_deref());
     let manifest = InstallManifest::read(&root.manifest())?;
     check_host(options, &root, manifest.as_ref())?;
-    let server = ServerApi::new(&options.server, &options.pins)?.without_needless_pins();
+    let server = ServerApi::new(&options.server, &options.pins)?;
     let is_interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&is_interrupted))

@@ -32,18 +32,15 @@ impl ServerApi {
     /// A server by its URL. Pins replace the CAs.
     pub(crate) fn new(url: &str, pins: &[String]) -> Result<ServerApi> {
         let endpoint = Endpoint::parse(url)?;
-        let pins = pins.iter().map(|pin| pin.parse::<PublicKeyPin>().map_err(anyhow::Error::new));
-        let pins = if endpoint.secure { pins.collect::<Result<_>>()? } else { Vec::new() };
-        Ok(ServerApi { url: url.trim_end_matches('/').to_owned(), pins })
-    }
-
-    /// Drops the pins if the CAs of this system prove the server: its key may then change.
-    pub(crate) fn without_needless_pins(self) -> ServerApi {
-        let by_ca = ServerApi { url: self.url.clone(), pins: Vec::new() };
-        match !self.pins.is_empty() && by_ca.exchange(Method::GET, "/-/healthy", None, "").is_ok() {
-            true => by_ca,
-            false => self,
+        if !pins.is_empty() && !endpoint.secure {
+            bail!(
+                "cannot verify the pin of {url}: found a server without TLS; give its https \
+                 address, or leave out --pin"
+            );
         }
+        let pins = pins.iter().map(|pin| pin.parse::<PublicKeyPin>().map_err(anyhow::Error::new));
+        let pins = pins.collect::<Result<_>>()?;
+        Ok(ServerApi { url: url.trim_end_matches('/').to_owned(), pins })
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -129,5 +126,22 @@ impl ServerApi {
         };
         let json = serde_json::from_slice(response.body()).unwrap_or(Value::Null);
         Ok((response.status(), json))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIN: &str = "sha256//AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+
+    #[test]
+    fn given_pin_is_kept_or_refused() {
+        let pins = [PIN.to_owned()];
+        assert_eq!(ServerApi::new("https://north:7717/", &pins).unwrap().pins(), pins);
+        let error = ServerApi::new("http://north:7717", &pins).unwrap_err().to_string();
+        assert!(error.ends_with("give its https address, or leave out --pin"), "{error}");
+        assert_eq!(ServerApi::new("http://north:7717", &[]).unwrap().pins(), [""; 0]);
+        ServerApi::new("https://north:7717", &["sha256//AA=".to_owned()]).unwrap_err();
     }
 }

@@ -63,6 +63,9 @@ enum TokenCommand {
         /// URL of this server, as the hosts reach it [default: its address on this host]
         #[arg(long, value_name = "URL")]
         url: Option<String>,
+        /// Trust the server by the CAs of the hosts: behind a proxy, or if its key changes
+        #[arg(long)]
+        no_pin: bool,
         /// Number of hosts that may use it
         #[arg(long, value_name = "N", default_value = "1")]
         uses: NonZeroU32,
@@ -107,8 +110,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                 None => print_stdout(format!("{}\n", tokens.add(name, scopes, now_s)?).as_bytes())?,
             }
         }
-        TokenCommand::Enroll { url, uses, expires, name } => {
-            let server = enrollment_server(&options.data, url.as_deref())?;
+        TokenCommand::Enroll { url, no_pin, uses, expires, name } => {
+            let mut server = enrollment_server(&options.data, url.as_deref())?;
+            server.pin = server.pin.filter(|_| !no_pin);
             let number = || format!("enroll-{:08x}", journal::random_id() as u32);
             let name = name.clone().unwrap_or_else(number);
             let now_s = journal::wall_clock()() / 1_000_000_000;

@@ -153,8 +153,8 @@ fn list_files(dir: &Path, files: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// A server with TLS whose certificate no CA has signed, for another name.
-fn self_signed_server() -> (ServerProcess, String) {
+/// A server with TLS whose certificate no CA has signed, for a name or address.
+fn self_signed_server(name: &str) -> (ServerProcess, String) {
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec!["elsewhere.example".to_owned()]).unwrap();
     let certificate = params.self_signed(&key).unwrap();
@@ -177,7 +177,7 @@ fn pasted_line_installs_updates_and_removes_the_agent() {
         return;
     }
     let Some(&shell) = shells().first() else { return };
-    let (server, pin) = self_signed_server();
+    let (server, pin) = self_signed_server("elsewhere.example");
     let it = InstallFixture::new(server);
     let before = it.files();
     let line = it.line(&[]);
@@ -220,6 +220,32 @@ fn pasted_line_installs_updates_and_removes_the_agent() {
     // Batches of the host arrived.
     assert!(listed.text.contains("token, 0 uses"), "{}", listed.text);
     it.paste(&line, shell, "uninstall").check(false, &["nothing is installed"]);
+}
+
+/// A pin was dropped if a CA of the system proved the server.
+#[test]
+fn given_pin_holds_beside_the_cas_of_the_system() {
+    let (server, pin) = self_signed_server("127.0.0.1");
+    let it = InstallFixture::new(server);
+    let (before, root) = (it.files(), it.root());
+    let address = it.server.address();
+    let install = |scheme: &str, pins: &[&str]| {
+        let url = format!("{scheme}://{address}");
+        let options = ["install", "--server", &url, "--root", &root, "--no-listen"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_topdeck"));
+        command.args(options).args(pins).env_clear();
+        command.env("SSL_CERT_FILE", it.server.dir.path("server.pem"));
+        run(command.env(TOKEN_VARIABLE, format!("td_{}", "0".repeat(64))))
+    };
+    let unknown = "unknown enrollment token";
+    install("https", &[]).check(false, &[unknown]);
+    install("https", &["--pin", &pin]).check(false, &[unknown]);
+    let other = format!("sha256//{}A=", "A".repeat(42));
+    let refused = install("https", &["--pin", &other]);
+    refused.check(false, &["cannot reach the server", "pin"]);
+    assert!(!refused.text.contains(unknown), "{}", refused.text);
+    install("http", &["--pin", &pin]).check(false, &["found a server without TLS"]);
+    assert_eq!(it.files(), before);
 }
 
 /// What differs between shells is the script.
