@@ -320,7 +320,7 @@ install_life() {
 
 # install_agent PROGRAM: in the root, from the server on port 7717
 install_agent() {
-    code=$(in_root "$1" token /tmp/data enroll | sed -n "s/.*Bearer \(td_[0-9a-f]*\)'.*/\1/p")
+    code=$(in_root "$1" token /tmp/data enroll | sed -n "s/.*Bearer \(td_[0-9a-f]*\).*/\1/p")
     began=$(date +%s)
     in_root env TOPDECK_ENROLLMENT_TOKEN="$code" "$1" install --server http://127.0.0.1:7717 --no-listen
     seconds=$(($(date +%s) - began))

@@ -201,7 +201,9 @@ fn enrollment_server(data: &Path, url: Option<&str>) -> Result<EnrollmentServer>
     Ok(EnrollmentServer { url: url.trim_end_matches('/').to_owned(), pin })
 }
 
-/// The command to paste. With a pin the key proves the server, and no CA is needed.
+/// The command to paste. With a pin the key proves the server, and no CA is needed. The secret is
+/// not an argument of curl, which all users of the host could read: `echo` is a builtin of the
+/// shell.
 fn install_line(server: &EnrollmentServer, secret: &str) -> String {
     let url = &server.url;
     let tls = match &server.pin {
@@ -210,7 +212,8 @@ fn install_line(server: &EnrollmentServer, secret: &str) -> String {
         None if url.starts_with("https:") => " -H 'X-Forwarded-Proto: https'".to_owned(),
         None => String::new(),
     };
-    format!("curl -fsS{tls} -H 'Authorization: Bearer {secret}' {url}/install.sh | sh\n")
+    let header = format!("echo 'header = \"Authorization: Bearer {secret}\"'");
+    format!("{header} | curl -fsS{tls} -K - {url}/install.sh | sh\n")
 }
 
 #[cfg(test)]
@@ -218,24 +221,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secret_is_in_a_header_and_the_key_is_pinned() {
-        let server = |url: &str, pin: Option<&str>| EnrollmentServer {
-            url: url.to_owned(),
-            pin: pin.map(str::to_owned),
+    fn secret_is_no_argument_and_the_key_is_pinned() {
+        let check = |url: &str, pin: Option<&str>, expected: &str| {
+            let server = EnrollmentServer { url: url.to_owned(), pin: pin.map(str::to_owned) };
+            let line = install_line(&server, "td_1");
+            let (echo, curl) = line.split_once(" | ").unwrap();
+            assert_eq!(echo, "echo 'header = \"Authorization: Bearer td_1\"'");
+            assert_eq!(curl, expected);
         };
-        assert_eq!(
-            install_line(&server("https://north:7717", Some("sha256//AA=")), "td_1"),
-            "curl -fsS -k --pinnedpubkey 'sha256//AA=' -H 'Authorization: Bearer td_1' \
-             https://north:7717/install.sh | sh\n"
+        check(
+            "https://north:7717",
+            Some("sha256//AA="),
+            "curl -fsS -k --pinnedpubkey 'sha256//AA=' -K - https://north:7717/install.sh | sh\n",
         );
-        assert_eq!(
-            install_line(&server("https://north", None), "td_1"),
-            "curl -fsS -H 'X-Forwarded-Proto: https' -H 'Authorization: Bearer td_1' \
-             https://north/install.sh | sh\n"
+        check(
+            "https://north",
+            None,
+            "curl -fsS -H 'X-Forwarded-Proto: https' -K - https://north/install.sh | sh\n",
         );
-        assert_eq!(
-            install_line(&server("http://north:7717", None), "td_1"),
-            "curl -fsS -H 'Authorization: Bearer td_1' http://north:7717/install.sh | sh\n"
-        );
+        check("http://north:7717", None, "curl -fsS -K - http://north:7717/install.sh | sh\n");
     }
 }

@@ -34,7 +34,7 @@ impl ScriptOutput {
 
 /// The enrollment token of a printed line.
 fn token_of(line: &str) -> &str {
-    line.split("Bearer ").nth(1).unwrap().split('\'').next().unwrap()
+    line.split("Bearer ").nth(1).unwrap().split('"').next().unwrap()
 }
 
 fn run(command: &mut Command) -> ScriptOutput {
@@ -106,7 +106,7 @@ impl InstallFixture {
         let data = self.data();
         let printed = topdeck(&[&["token", &data, "enroll"], more].concat());
         printed.check(true, &["curl -fsS", "/install.sh | sh"]);
-        let line = printed.text.lines().find(|line| line.starts_with("curl")).unwrap();
+        let line = printed.text.lines().find(|line| line.ends_with(" | sh")).unwrap();
         line.strip_suffix(" | sh").unwrap().to_owned()
     }
 
@@ -156,7 +156,7 @@ fn list_files(dir: &Path, files: &mut BTreeSet<PathBuf>) {
 /// A server with TLS whose certificate no CA has signed, for a name or address.
 fn self_signed_server(name: &str) -> (ServerProcess, String) {
     let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec!["elsewhere.example".to_owned()]).unwrap();
+    let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
     let certificate = params.self_signed(&key).unwrap();
     let pin = net::PublicKeyPin::of_certificate(certificate.der()).unwrap();
     let tls = "[http.tls]\ncertificate = \"server.pem\"\nkey = \"server.key\"\n";
@@ -181,7 +181,7 @@ fn pasted_line_installs_updates_and_removes_the_agent() {
     let it = InstallFixture::new(server);
     let before = it.files();
     let line = it.line(&[]);
-    assert!(line.contains(&format!(" -k --pinnedpubkey '{pin}' ")), "{line}");
+    assert!(line.contains(&format!(" -k --pinnedpubkey '{pin}' -K - ")), "{line}");
     let options = "--no-listen --name web-1";
     let told = it.paste(&line, shell, &format!("{options} --dry-run"));
     told.check(true, &["would exchange the enrollment token", "would start the agent"]);
