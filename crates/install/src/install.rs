@@ -18,7 +18,7 @@ use crate::discovery::{DiscoveryReport, PullKind, discover};
 use crate::host_root::HostRoot;
 use crate::manifest::{InstallManifest, ManifestEntry};
 use crate::server_api::{HostToken, ServerApi};
-use crate::service::AgentService;
+use crate::service::{AgentService, UnitState};
 use crate::system_user::provide_user;
 
 /// Environment variable with the enrollment token.
@@ -49,7 +49,9 @@ pub struct InstallOptions {
 
 /// Installs the agent, or updates it. After an error nothing is left.
 pub fn install(options: &InstallOptions) -> Result<()> {
-    let root = HostRoot::new(options.root.as_deref());
+    let root = HostRoot::new(options.root.as_deref())?;
+    check_user(options, &root)?;
+    let _lock = if options.is_dry_run { None } else { root.lock()? };
     let manifest = InstallManifest::read(&root.manifest())?;
     check_host(options, &root, manifest.as_ref())?;
     let server = ServerApi::new(&options.server, &options.pins)?;
@@ -80,16 +82,20 @@ pub fn install(options: &InstallOptions) -> Result<()> {
     }
 }
 
+fn check_user(options: &InstallOptions, root: &HostRoot) -> Result<()> {
+    let is_root = rustix::process::geteuid().is_root();
+    if root.is_system() && !is_root && !options.is_dry_run {
+        bail!("cannot install without root; run the command with sudo");
+    }
+    Ok(())
+}
+
 /// Reasons why nothing is begun.
 fn check_host(
     options: &InstallOptions,
     root: &HostRoot,
     manifest: Option<&InstallManifest>,
 ) -> Result<()> {
-    let is_root = rustix::process::geteuid().is_root();
-    if root.is_system() && !is_root && !options.is_dry_run {
-        bail!("cannot install without root; run the command with sudo");
-    }
     let packaged = root.packaged_program();
     if packaged.exists() {
         bail!(
@@ -150,14 +156,11 @@ impl Installation<'_> {
             true => provide_user(&mut self.changes)?,
             false => None,
         };
-        let was_running = self.service.is_running();
-        if was_running && !self.options.is_dry_run {
+        let before = self.service.state();
+        if !self.options.is_dry_run {
             let service = self.service.clone();
             // Taken back last: the previous program is in its place then.
-            self.changes.on_undo("the stop of the agent", move || match service.is_running() {
-                true => Ok(()),
-                false => service.start(owner),
-            });
+            self.changes.on_undo("the stop of the agent", move || service.undo_stop(before, owner));
         }
         let is_program_new = self.install_program()?;
         let token = self.provide_token(owner)?;
@@ -165,12 +168,12 @@ impl Installation<'_> {
         self.make_data_dir(owner)?;
         let is_unit_new = self.service.is_systemd() && self.write_unit()?;
         let is_new = is_program_new || is_settings_new || is_unit_new;
-        if was_running && !is_new {
+        if before.is_running && !is_new {
             self.changes.begin("keep the agent running: nothing changed")?;
             self.last_batch =
                 token.as_ref().map(|token| self.received(token)).transpose()?.flatten();
         } else {
-            self.start(was_running, owner, token.as_ref())?;
+            self.start(before, owner, token.as_ref())?;
         }
         let is_begun = self.changes.begin("wait until the server has received a batch")?;
         let Some(token) = token.filter(|_| is_begun) else { return Ok(None) };
@@ -269,12 +272,12 @@ impl Installation<'_> {
 
     fn start(
         &mut self,
-        is_running: bool,
+        before: UnitState,
         owner: Option<FileOwner>,
         token: Option<&HostToken>,
     ) -> Result<()> {
         let how = if self.service.is_systemd() { "by systemd" } else { "by a shell loop" };
-        let verb = if is_running { "restart" } else { "start" };
+        let verb = if before.is_running { "restart" } else { "start" };
         if !self.service.is_systemd() {
             self.prepare_log(owner)?;
         }
@@ -282,12 +285,12 @@ impl Installation<'_> {
             return Ok(());
         }
         let service = self.service.clone();
-        if is_running {
+        if before.is_running {
             self.service.stop()?;
         }
         // Batches of a previous program do not count.
         self.last_batch = token.map(|token| self.received(token)).transpose()?.flatten();
-        self.changes.on_undo("the start of the agent", move || service.stop());
+        self.changes.on_undo("the start of the agent", move || service.undo_start(before));
         self.service.start(owner).inspect_err(|_| self.print_log())
     }
 

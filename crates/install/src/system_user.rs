@@ -57,7 +57,7 @@ pub(crate) fn remove_user(name: &str) -> Result<()> {
     }
 }
 
-fn find_user() -> Result<Option<FileOwner>> {
+pub(crate) fn find_user() -> Result<Option<FileOwner>> {
     let text = fs::read_to_string("/etc/passwd").context("cannot read /etc/passwd")?;
     Ok(text.lines().find_map(parse_user))
 }

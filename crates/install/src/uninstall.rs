@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use client::{print_message, print_stdout};
@@ -25,7 +25,7 @@ pub struct UninstallOptions {
 
 /// Stops the agent, and removes all that `install` made.
 pub fn uninstall(options: &UninstallOptions) -> Result<()> {
-    let root = HostRoot::new(options.root.as_deref());
+    let root = HostRoot::new(options.root.as_deref())?;
     let Some(manifest) = InstallManifest::read(&root.manifest())? else {
         bail!(
             "nothing to uninstall: `topdeck install` has installed nothing here ({} is missing)",
@@ -35,6 +35,7 @@ pub fn uninstall(options: &UninstallOptions) -> Result<()> {
     if root.is_system() && !rustix::process::geteuid().is_root() && !options.is_dry_run {
         bail!("cannot uninstall without root; run the command with sudo");
     }
+    let _lock = if options.is_dry_run { None } else { root.lock()? };
     let step = |text: String| -> Result<bool> {
         let prefix = if options.is_dry_run { "would " } else { "" };
         print_stdout(format!("  {prefix}{text}\n").as_bytes())?;
@@ -42,7 +43,7 @@ pub fn uninstall(options: &UninstallOptions) -> Result<()> {
     };
     let service = AgentService::detect(&root);
     if step("stop the agent".to_owned())?
-        && let Err(error) = service.stop()
+        && let Err(error) = service.disable()
     {
         // An interrupted installation has no unit yet.
         print_message(format_args!("{error:#}"));
@@ -54,9 +55,7 @@ pub fn uninstall(options: &UninstallOptions) -> Result<()> {
             "{error:#}; the token is valid until `topdeck token DIR remove NAME` on the server"
         ));
     }
-    for entry in manifest.0.iter().rev() {
-        remove_entry(entry, &root, &step)?;
-    }
+    remove_entries(&manifest, &root.program(), &mut |entry| remove_entry(entry, &root, &step))?;
     if !options.is_dry_run {
         remove_if_exists(&root.manifest())
             .with_context(|| format!("cannot remove {}", root.manifest().display()))?;
@@ -76,6 +75,28 @@ fn unenroll(root: &HostRoot, manifest: &InstallManifest) -> Result<()> {
         Some((url, pins)) => ServerApi::new(url, &pins)?.unenroll(&secret),
         None => Ok(()),
     }
+}
+
+/// Removes the entries of a manifest, those after an error, too. The program is the last, and stays
+/// after an error: it removes the rest later.
+fn remove_entries(
+    manifest: &InstallManifest,
+    program: &Path,
+    remove: &mut dyn FnMut(&ManifestEntry) -> Result<()>,
+) -> Result<()> {
+    let is_program =
+        |entry: &&ManifestEntry| matches!(entry, ManifestEntry::File(path) if path == program);
+    let mut has_failed = false;
+    for entry in manifest.0.iter().rev().filter(|entry| !is_program(entry)) {
+        if let Err(error) = remove(entry) {
+            print_message(format_args!("{error:#}"));
+            has_failed = true;
+        }
+    }
+    if has_failed {
+        bail!("cannot remove all of it; see the errors above, and run `topdeck uninstall` again");
+    }
+    manifest.0.iter().find(is_program).map_or(Ok(()), remove)
 }
 
 /// Removes an entry; directories follow when the manifest is gone.
@@ -123,4 +144,31 @@ fn remove_dirs(manifest: &InstallManifest) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// userdel fails while a process of the user runs. The program was gone by then.
+    #[test]
+    fn program_stays_until_all_else_is_removed() {
+        let file = |path: &str| ManifestEntry::File(path.into());
+        let user = ManifestEntry::User("topdeck".to_owned());
+        let manifest = InstallManifest(vec![user.clone(), file("/bin/topdeck"), file("/etc/a")]);
+        let check = |is_busy: bool, expected: &[ManifestEntry]| {
+            let mut removed = Vec::new();
+            let remove = &mut |entry: &ManifestEntry| {
+                if is_busy && *entry == user {
+                    bail!("userdel: user topdeck is currently used by process 7");
+                }
+                removed.push(entry.clone());
+                Ok(())
+            };
+            let outcome = remove_entries(&manifest, Path::new("/bin/topdeck"), remove);
+            assert_eq!((outcome.is_ok(), &*removed), (!is_busy, expected));
+        };
+        check(true, &[file("/etc/a")]);
+        check(false, &[file("/etc/a"), user.clone(), file("/bin/topdeck")]);
+    }
 }
