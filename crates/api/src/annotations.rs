@@ -279,7 +279,9 @@ impl LatestAnnotations {
 
     /// Keeps the latest, ordered by time.
     fn truncate(&mut self) {
-        self.found.sort_by(|a, b| (a.start, a.end, &a.text).cmp(&(b.start, b.end, &b.text)));
+        model::sort::by(&mut self.found, |a, b| {
+            (a.start, a.end, &a.text).cmp(&(b.start, b.end, &b.text))
+        });
         let (mut kept, mut bytes) = (0, 0);
         for annotation in self.found.iter().rev().take(self.limit) {
             if bytes + annotation.memory_bytes() > self.bytes_max {

@@ -114,7 +114,7 @@ fn document(
     let mut rows = rows(now, before);
     // Sorted by CPU use, then by memory: the limit cuts off the smallest.
     let key = |row: &ProcessShare<'_>| (row.busy.unwrap_or(0.0), row.process.rss_bytes as f64);
-    rows.sort_by(|a, b| {
+    model::sort::by(&mut rows, |a, b| {
         let ((busy_a, rss_a), (busy_b, rss_b)) = (key(a), key(b));
         busy_b
             .total_cmp(&busy_a)

@@ -138,7 +138,7 @@ fn execute_caql(
     if plan.promql_at.is_some() {
         streams = without_names(streams, plan.node.span).map_err(moved)?;
         streams.retain(|stream| !stream.is_empty());
-        streams.sort_by(|a, b| a.labels.cmp(&b.labels));
+        model::sort::by(&mut streams, |a, b| a.labels.cmp(&b.labels));
         evaluation.warnings = evaluation.warnings.shift(offset);
     } else {
         let span = plan.node.span;
@@ -207,7 +207,7 @@ fn execute_promql(
             for series in samples.iter_mut().filter(|series| series.drops_name) {
                 series.labels = series.labels.without_metadata();
             }
-            samples.sort_by(|a, b| a.labels.cmp(&b.labels));
+            model::sort::by(&mut samples, |a, b| a.labels.cmp(&b.labels));
             Ok(ResultData::RawSamples(samples))
         }
         (_, promql::ValueType::Scalar) => Ok(ResultData::Scalar(evaluation.scalar(node, steps)?)),
@@ -218,7 +218,7 @@ fn execute_promql(
             Ok(match steps.is_instant() {
                 true => ResultData::Vector(streams),
                 false => {
-                    streams.sort_by(|a, b| a.labels.cmp(&b.labels));
+                    model::sort::by(&mut streams, |a, b| a.labels.cmp(&b.labels));
                     ResultData::Matrix(streams)
                 }
             })

@@ -123,7 +123,7 @@ fn bucket_samples<'s>(
         let count = part(series, histogram, "_count");
         buckets.extend(count.map(|samples| (f64::INFINITY, samples)));
     }
-    buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+    model::sort::by(&mut buckets, |a, b| a.0.total_cmp(&b.0));
     buckets.dedup_by_key(|bucket| bucket.0);
     buckets
 }

@@ -151,7 +151,7 @@ fn last_sample(
         let found = part.find(id)?.into_iter().filter(|location| location.start <= time);
         locations.extend(found.map(|location| (part, location)));
     }
-    locations.sort_by_key(|(_, location)| Reverse(location.end.min(time)));
+    model::sort::by_key(&mut locations, |(_, location)| Reverse(location.end.min(time)));
     let mut last: Option<Rows> = None;
     let mut bytes = Vec::new();
     for (part, location) in locations {

@@ -62,7 +62,7 @@ impl StoreInner {
             }
         }
         groups.into_iter().find_map(|((resolution, start), mut parts)| {
-            parts.sort_by_key(|part| part.bytes);
+            model::sort::by_key(&mut parts, |part| part.bytes);
             let is_over = start.saturating_add(resolution.partition()) <= latest;
             if is_over && resolution != Resolution::Base && parts.len() > 1 {
                 return Some(parts);

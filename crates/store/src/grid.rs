@@ -78,7 +78,7 @@ pub(crate) fn plan(columns: &[Range<i64>]) -> [Vec<ColumnRun>; 5] {
         divide(column.clone(), at, Resolution::Day, &mut plan);
     }
     for runs in &mut plan {
-        runs.sort_by_key(|(range, _)| range.start);
+        model::sort::by_key(runs, |(range, _)| range.start);
     }
     plan
 }

@@ -386,7 +386,7 @@ impl Manifest {
         if self.gaps.len() <= GAPS_MAX {
             return;
         }
-        self.gaps.sort_by(|a, b| {
+        model::sort::by(&mut self.gaps, |a, b| {
             (a.producer, &a.reason, a.start).cmp(&(b.producer, &b.reason, b.start))
         });
         self.join_gaps(|a, b| a.reason == b.reason);

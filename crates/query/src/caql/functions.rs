@@ -46,7 +46,7 @@ static TABLE: LazyLock<Vec<CaqlFunctionRow>> = LazyLock::new(|| {
     let mut table = FunctionTable(Vec::with_capacity(500));
     PACKAGES.iter().for_each(|add_functions| add_functions(&mut table));
     let mut rows = table.0;
-    rows.sort_by(|a, b| a.signature.name.cmp(&b.signature.name));
+    model::sort::by(&mut rows, |a, b| a.signature.name.cmp(&b.signature.name));
     rows
 });
 

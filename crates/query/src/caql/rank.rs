@@ -59,7 +59,7 @@ fn statistic(stream: &Stream, method: &str) -> Option<f64> {
 fn sort_streams(inputs: Vec<Stream>, method: &str, is_rising: bool) -> Vec<Stream> {
     let ranked = inputs.into_iter().map(|stream| (statistic(&stream, method), stream));
     let mut ranked: Vec<(Option<f64>, Stream)> = ranked.collect();
-    ranked.sort_by(|(a, _), (b, _)| match (a, b) {
+    model::sort::by(&mut ranked, |(a, _), (b, _)| match (a, b) {
         (Some(a), Some(b)) if is_rising => a.total_cmp(b),
         (Some(a), Some(b)) => b.total_cmp(a),
         (a, b) => b.is_some().cmp(&a.is_some()),

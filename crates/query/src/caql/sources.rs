@@ -164,7 +164,7 @@ impl MetricQuery {
         if let Some(only) = &self.metric {
             found.retain(|(_, (labels, _))| canonical(&labels.with(CHECK, "")) == *only);
         }
-        found.sort_by(|a, b| a.0.cmp(&b.0));
+        model::sort::by(&mut found, |a, b| a.0.cmp(&b.0));
         if found.len() > self.limit && self.metric.is_none() {
             let (count, limit) = (found.len(), self.limit);
             let raise = match count as f64 <= FIND_LIMIT_MAX {

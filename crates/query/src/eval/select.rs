@@ -302,7 +302,7 @@ impl Evaluation<'_> {
         if self.settings.type_and_unit_labels {
             handles.iter_mut().for_each(|handle| handle.labels = with_type_and_unit(handle));
         }
-        handles.sort_by(|a, b| a.labels.cmp(&b.labels));
+        model::sort::by(&mut handles, |a, b| a.labels.cmp(&b.labels));
         let mut series: Vec<SeriesGroup> = Vec::with_capacity(handles.len());
         for handle in handles {
             match series.last_mut() {
@@ -318,7 +318,7 @@ impl Evaluation<'_> {
                 continue;
             }
             // Of two samples with the same timestamp, the last one is used.
-            handles.sort_by_key(|handle| (rank(handle.kind), handle.key));
+            model::sort::by_key(handles, |handle| (rank(handle.kind), handle.key));
             for class in [is_histogram, is_number] {
                 let same: Vec<&SeriesHandle> =
                     handles.iter().filter(|handle| class(handle)).collect();

@@ -161,7 +161,7 @@ impl Evaluation<'_> {
             self.warnings.append(notes);
             self.gaps.extend(gaps);
         }
-        all.sort_by_key(|(at, _)| *at);
+        model::sort::by_key(&mut all, |(at, _)| *at);
         all.into_iter().map(|(_, made)| made).collect()
     }
 }

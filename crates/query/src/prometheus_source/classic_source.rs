@@ -50,7 +50,9 @@ impl ClassicSource {
             }
         }
         if self.handles.len() > 1 {
-            all.values.sort_by_key(|point| (point.time, !point.value.is_distribution()));
+            model::sort::by_key(&mut all.values, |point| {
+                (point.time, !point.value.is_distribution())
+            });
             all.values.dedup_by_key(|point| point.time);
         }
         converted_unit::divide_samples(&mut all, self.divisor);

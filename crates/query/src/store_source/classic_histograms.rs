@@ -77,7 +77,7 @@ impl ClassicHistograms {
             let is_part = || both.contains(&(handle.labels.clone(), handle.unit.clone()));
             is_classic(handle) || !is_histogram(handle) || !is_part()
         });
-        found.sort_by(|a, b| a.labels.cmp(&b.labels));
+        model::sort::by(found, |a, b| a.labels.cmp(&b.labels));
     }
 
     /// Series of some handles. A read of them does not hold the lock.

@@ -34,7 +34,7 @@ impl ExpectedAlert {
     }
 
     fn agrees(&self, name: &str, (labels, found): (&LabelSet, &Alert), is_fuzzy: bool) -> bool {
-        let annotations = match (&self.annotations, &found.hit) {
+        let annotations = match (&self.annotations, &found.matched) {
             (None, Some(_)) => true,
             (None, None) => found.annotations.is_empty(),
             (Some(annotations), _) => *annotations == found.annotations,
@@ -50,8 +50,8 @@ impl ExpectedAlert {
 
 /// Whether a value is the one that was measured, or within its bounds.
 fn is_value(expected: &Quantity, found: &Alert, is_fuzzy: bool) -> bool {
-    let (Bracket { lower, upper, .. }, unit) = match &found.hit {
-        Some(hit) => (hit.value, hit.unit.as_str()),
+    let (Bracket { lower, upper, .. }, unit) = match &found.matched {
+        Some(found) => (found.value, found.unit.as_str()),
         None => (Bracket::exact(found.value), ""),
     };
     let (lower, upper) = match is_fuzzy {
@@ -98,19 +98,19 @@ pub(super) struct AlertDifference {
 
 fn show_found(labels: &LabelSet, alert: &Alert) -> String {
     let mut text = show_labels(labels, &alert.annotations);
-    let Some(hit) = &alert.hit else {
+    let Some(found) = &alert.matched else {
         if alert.state != AlertState::Firing {
             _ = write!(text, " ({})", alert.state.text());
         }
         return text;
     };
-    let Bracket { lower, estimate, upper } = hit.value;
+    let Bracket { lower, estimate, upper } = found.value;
     // Writing to a string does not fail.
-    _ = write!(text, " ({}, severity {}, value {estimate}", alert.state.text(), hit.severity);
-    if !hit.unit.is_empty() {
-        _ = write!(text, " {}", hit.unit);
+    _ = write!(text, " ({}, severity {}, value {estimate}", alert.state.text(), found.severity);
+    if !found.unit.is_empty() {
+        _ = write!(text, " {}", found.unit);
     }
-    if !hit.value.is_exact() {
+    if !found.value.is_exact() {
         _ = write!(text, " [{lower}, {upper}]");
     }
     text.push_str(if alert.is_unknown() { ", unknown)" } else { ")" });

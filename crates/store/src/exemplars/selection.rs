@@ -134,7 +134,7 @@ pub(crate) fn choose(
             next_rank.filter(|_| at > 0).map_or(1.0, |rank| -(-weight * rank).exp_m1());
         chosen.push((found, is_known.then_some(weight / probability)));
     }
-    chosen.sort_by_key(|(found, _)| (Reverse(found.time), found.key, found.series));
+    model::sort::by_key(&mut chosen, |(found, _)| (Reverse(found.time), found.key, found.series));
     chosen
 }
 
@@ -187,7 +187,7 @@ fn sample(
     let largest = at.map(|at| candidates.swap_remove(at));
     let mut others: Vec<(f64, ExemplarCandidate)> =
         candidates.drain(..).map(|found| (rank(&found, weight(&found)), found)).collect();
-    others.sort_by(|a, b| a.0.total_cmp(&b.0));
+    model::sort::by(&mut others, |a, b| a.0.total_cmp(&b.0));
     let wanted = limit.saturating_sub(1);
     let next = others.get(wanted).map(|(rank, _)| *rank);
     candidates.extend(largest);

@@ -67,7 +67,7 @@ impl SeriesIndex {
     fn all_of(&self, parts: &[Selector]) -> PostingsSet<'_> {
         let mut parts: Vec<(usize, &Selector)> =
             parts.iter().map(|part| (self.selection_cost(part), part)).collect();
-        parts.sort_by_key(|&(effort, _)| effort);
+        model::sort::by_key(&mut parts, |&(effort, _)| effort);
         let mut candidates: Option<Cow<'_, [u32]>> = None;
         let mut without = Vec::new();
         for (effort, part) in parts {

@@ -122,7 +122,7 @@ fn read_chunks(
             chunks.push(chunk);
         }
     }
-    chunks.sort_by_key(CumulativeChunk::first_time);
+    model::sort::by_key(&mut chunks, CumulativeChunk::first_time);
     let ends = chunks.iter().flat_map(|chunk| &chunk.times).map(|time| time.1);
     Ok(ends.is_sorted_by(|a, b| a < b).then_some(chunks))
 }

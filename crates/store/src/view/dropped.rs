@@ -54,7 +54,7 @@ impl DroppedRows {
             }
         }
         plan_of_series[resolution as usize] = stays;
-        plan_of_series[finer as usize].sort_by_key(|(range, _)| range.start);
+        model::sort::by_key(&mut plan_of_series[finer as usize], |(range, _)| range.start);
     }
 }
 

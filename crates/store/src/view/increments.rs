@@ -285,7 +285,7 @@ impl ReadView {
             let time = |at: Option<&(i64, i64)>| at.map_or((0, 0), |(start, end)| (*end, *start));
             time(chunk.times.first())..time(chunk.times.last())
         };
-        chunks.sort_by_key(|chunk| times(chunk).start);
+        model::sort::by_key(&mut chunks, |chunk| times(chunk).start);
         let is_ordered = chunks.windows(2).all(|pair| times(&pair[0]).end < times(&pair[1]).start)
             && chunks.iter().all(|chunk| chunk.times.is_sorted_by(|a, b| a.1 < b.1));
         in_heads.normalize(kind);

@@ -134,7 +134,7 @@ impl ReadView {
             unreserved < ROWS_AT_ONCE
                 || grow(std::mem::take(&mut unreserved).saturating_mul(ROW_BYTES))
         })?;
-        gaps.sort_by_key(|(at, _)| *at);
+        model::sort::by_key(&mut gaps, |(at, _)| *at);
         let kinds = |at: usize| series.get(at).map(|series| series.kind);
         Ok(is_read.then(|| in_series_order(found, series.len(), kinds, gaps)))
     }
@@ -184,7 +184,7 @@ impl ReadView {
         let (ids, positions) = by_id(series);
         let mut infos: Vec<&PartInfo> = self.manifest.base_parts().collect();
         infos.retain(|info| info.end > range.start && info.start <= range.end);
-        infos.sort_by_key(|info| Reverse(info.end));
+        model::sort::by_key(&mut infos, |info| Reverse(info.end));
         for info in infos {
             if !read.part(info, &ids, &positions, gaps)? {
                 return Ok(false);

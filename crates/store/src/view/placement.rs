@@ -105,7 +105,7 @@ pub(super) fn split_by_intervals(range: &Range<i64>, period: i64) -> Vec<Range<i
 
 /// Joins adjacent ranges.
 pub(super) fn join_ranges(mut ranges: Vec<Range<i64>>) -> Vec<Range<i64>> {
-    ranges.sort_by_key(|range| range.start);
+    model::sort::by_key(&mut ranges, |range| range.start);
     let mut joined: Vec<Range<i64>> = Vec::new();
     for range in ranges {
         match joined.last_mut() {

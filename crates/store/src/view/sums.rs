@@ -177,12 +177,12 @@ impl ReadView {
                 }
             }
             if !runs.is_empty() {
-                runs.sort_by_key(|(range, _)| range.start);
+                model::sort::by_key(&mut runs, |(range, _)| range.start);
                 self.add_part(info, series, &runs, placement, gaps, merge)?;
             }
         }
         let mut runs: Vec<&ColumnRun> = plan.iter().flatten().collect();
-        runs.sort_by_key(|(range, _)| range.start);
+        model::sort::by_key(&mut runs, |(range, _)| range.start);
         let Some(range) = enclosing_range(runs.iter().map(|(range, _)| range)) else {
             return Ok(());
         };

@@ -60,7 +60,7 @@ impl TopKHeap {
     pub(super) fn best_first(self) -> Vec<(f64, usize)> {
         let (nans, mut numbers): (Vec<_>, Vec<_>) =
             self.items.into_iter().partition(|item| item.0.is_nan());
-        numbers.sort_by(|a, b| {
+        model::sort::by(&mut numbers, |a, b| {
             let ascending = a.0.partial_cmp(&b.0).unwrap_or(std::cmp::Ordering::Equal);
             if self.is_reversed { ascending } else { ascending.reverse() }
         });

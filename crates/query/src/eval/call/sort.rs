@@ -56,7 +56,7 @@ fn sort_by_value(
         let number = |stream: &Stream| {
             stream.points[0].as_ref().and_then(StepValue::number).map(|x| x + 0.0)
         };
-        streams.sort_by(|a, b| {
+        model::sort::by(&mut streams, |a, b| {
             let (a, b) = (number(a).unwrap_or(f64::NAN), number(b).unwrap_or(f64::NAN));
             match (a.is_nan(), b.is_nan()) {
                 (false, false) => order(a, b),
@@ -76,7 +76,7 @@ fn sort_by_label(
     if is_worthwhile(evaluation, call) {
         let labels: Vec<&str> =
             call.args[1..].iter().map(|node: &PlanNode| text_argument(node)).collect();
-        streams.sort_by(|a, b| {
+        model::sort::by(&mut streams, |a, b| {
             let value = |stream: &Stream, label: &str| stream.labels.get(label).to_owned();
             let by = |label: &&str| natural_order(&value(a, label), &value(b, label));
             let order = labels.iter().map(by).find(|order| order.is_ne());

@@ -137,7 +137,7 @@ fn rank_of(value: f64, levels: &[CumulativeBucket]) -> [f64; 3] {
 
 /// Sorts by bound and merges equal bounds. Returns whether the last bound is infinity.
 fn sort_to_infinity(levels: &mut Vec<CumulativeBucket>) -> bool {
-    levels.sort_by(|a, b| a.upper_bound.total_cmp(&b.upper_bound));
+    model::sort::by(levels, |a, b| a.upper_bound.total_cmp(&b.upper_bound));
     levels.dedup_by(|next, kept| {
         let same = next.upper_bound == kept.upper_bound;
         if same {
