@@ -164,8 +164,8 @@ test("proposed waits are of their service, with the setting that accepts them", 
       { service: "shop", protocol: "postgres", proposed_waits: [{ ...wait, wait: 'Query "a"' }] },
     ],
   };
-  const poll = { name: "GET /poll/{n}", timeout: 5, operations: 41, longOperations: 43 };
-  const both = [poll, { ...poll, name: 'Query "a"' }];
+  const poll = { ...wait, wait: "GET /poll/{n}" };
+  const both = [poll, { ...poll, wait: 'Query "a"' }];
   expect(proposedWaitsOf(status, { name: "shop", protocol: "" })).toEqual(both);
   expect(proposedWaitsOf(status, { name: "shop", protocol: "http" })).toEqual([poll]);
   expect(proposedWaitsOf(null, { name: "shop", protocol: "" })).toEqual([]);

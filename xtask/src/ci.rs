@@ -98,6 +98,8 @@ const PARTS: [CiPart; 15] = [
         name: "clients",
         description: "third-party client libraries",
         dependencies: &["build"],
+        // It waits more than it computes.
+        is_idle: true,
         run: |log| clients::run(log, &suite::topdeck(log)?),
         ..CiPart::DEFAULT
     },
@@ -121,6 +123,8 @@ const PARTS: [CiPart; 15] = [
         name: "scripts",
         description: "test scripts of Prometheus",
         dependencies: &["build"],
+        // It waits more than it computes.
+        is_idle: true,
         run: conformance::run_scripts,
         ..CiPart::DEFAULT
     },

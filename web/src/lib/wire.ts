@@ -76,13 +76,7 @@ export interface InFlightStatement {
 }
 
 /** A statement whose operations end at a time-out. */
-export interface ProposedWait {
-  name: string;
-  /** In seconds. */
-  timeout: number;
-  operations: number;
-  longOperations: number;
-}
+export type ProposedWait = WireStatusJson["services"][number]["proposed_waits"][number];
 
 /** Orders of statements: `above` counts requests above the threshold. */
 export const STATEMENT_ORDERS = { time: "total time", above: "above the threshold" } as const;
@@ -215,18 +209,12 @@ export function proposedWaitsOf(
 ): ProposedWait[] {
   return (status?.services ?? [])
     .filter((one) => isOf(one, service))
-    .flatMap((one) => one.proposed_waits)
-    .map((one) => ({
-      name: one.wait,
-      timeout: one.timeout_ns / 1e9,
-      operations: one.operations,
-      longOperations: one.long_operations,
-    }));
+    .flatMap((one) => one.proposed_waits);
 }
 
 /** The setting in the table of the capture that accepts proposals. */
 export function waitsSetting(proposed: ProposedWait[]): string {
-  return `waits = [${proposed.map((one) => JSON.stringify(one.name)).join(", ")}]`;
+  return `waits = [${proposed.map((one) => JSON.stringify(one.wait)).join(", ")}]`;
 }
 
 function isOf(one: { service: string; protocol: string }, service: ServiceKey): boolean {
