@@ -1,6 +1,6 @@
 //! The running agent: a unit of systemd, or, without systemd, a shell loop that restarts it.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::changes::FileOwner;
 use crate::host_root::HostRoot;
@@ -70,7 +70,7 @@ impl AgentService {
     /// systemd.
     pub(crate) fn is_running(&self) -> bool {
         let is_active = |systemd: &Systemctl| systemd.is(&["is-active", "--quiet", UNIT]);
-        self.systemd.as_ref().is_some_and(is_active) || !self.running_groups().is_empty()
+        self.systemd.as_ref().is_some_and(is_active) || !self.running_processes().is_empty()
     }
 
     pub(crate) fn state(&self) -> UnitState {
@@ -150,25 +150,31 @@ impl AgentService {
         }
     }
 
-    fn running_groups(&self) -> HashSet<Pid> {
-        running_groups(&self.root, &trusted_users(&self.root))
+    fn running_processes(&self) -> HashMap<Pid, Pid> {
+        running_processes(&self.root, &trusted_users(&self.root))
     }
 
     fn stop_loop(&self) -> Result<()> {
         for (signal, timeout) in [(Signal::TERM, STOP_TIMEOUT), (Signal::KILL, STOP_TIMEOUT)] {
             let began = Instant::now();
-            for group in self.running_groups() {
-                // It may have ended by itself.
-                let _ = kill_process_group(group, signal);
+            let running = self.running_processes();
+            for (process, group) in &running {
+                // A script that started an agent, such as the entry point of a container, leads its
+                // group: only the agent is stopped then. It may have ended by itself.
+                let _ = match running.contains_key(group) {
+                    true => kill_process_group(*group, signal),
+                    false => kill_process(*process, signal),
+                };
             }
             while began.elapsed() < timeout {
-                if self.running_groups().is_empty() {
+                if self.running_processes().is_empty() {
                     return Ok(());
                 }
                 std::thread::sleep(POLL_INTERVAL);
             }
         }
-        bail!("cannot stop the agent: process groups {:?} do not end", self.running_groups())
+        let running: Vec<_> = self.running_processes().into_keys().collect();
+        bail!("cannot stop the agent: processes {running:?} do not end")
     }
 }
 
@@ -225,9 +231,10 @@ fn trusted_users(root: &HostRoot) -> Vec<u32> {
     agent.map(|owner| owner.user).into_iter().chain([own]).collect()
 }
 
-/// Process groups of loop and agent, found by their arguments: no file can be out of date. Others
-/// may run processes with these arguments, which would be taken for the agent, and killed.
-fn running_groups(root: &HostRoot, users: &[u32]) -> HashSet<Pid> {
+/// Processes of loop and agent with their groups, found by their arguments: no file can be out of
+/// date. Others may run processes with these arguments, which would be taken for the agent, and
+/// killed.
+fn running_processes(root: &HostRoot, users: &[u32]) -> HashMap<Pid, Pid> {
     let (program, settings) = (root.program(), root.settings());
     let is_own = |arguments: &[&[u8]]| {
         let of_loop = [LOOP_NAME.as_bytes(), path_bytes(&program), path_bytes(&settings)];
@@ -241,14 +248,16 @@ fn running_groups(root: &HostRoot, users: &[u32]) -> HashSet<Pid> {
         namespace.is_some() && namespace != own_namespace
     };
     let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
-    let group = |entry: fs::DirEntry| {
+    let process = |entry: fs::DirEntry| {
+        let pid = Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)?;
         let line = fs::read(entry.path().join("cmdline")).ok()?;
         let arguments: Vec<&[u8]> = line.strip_suffix(b"\0")?.split(|byte| *byte == 0).collect();
         let is_own = is_own(&arguments) && users.contains(&user_of(&entry.path())?);
         let is_here = is_own && !is_elsewhere(&entry.path());
-        is_here.then(|| group_of(&entry.path())).flatten()
+        let group = if is_here { group_of(&entry.path()) } else { None };
+        Some((pid, group?))
     };
-    entries.filter_map(group).collect()
+    entries.filter_map(process).collect()
 }
 
 /// Real user of a process. The owner of its directory is root if its memory may not be dumped.
@@ -377,11 +386,38 @@ esac";
         let mut line = [0; 3];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
         let own = rustix::process::getuid().as_raw();
-        let group = HashSet::from([Pid::from_child(&child)]);
-        assert_eq!(running_groups(&root, &[own + 1, own]), group);
-        assert_eq!(running_groups(&root, &[own + 1]), HashSet::new());
+        let pid = Pid::from_child(&child);
+        assert_eq!(running_processes(&root, &[own + 1, own]), HashMap::from([(pid, pid)]));
+        assert_eq!(running_processes(&root, &[own + 1]), HashMap::new());
         child.stdin.take().unwrap().write_all(b"\n").unwrap();
         child.wait().unwrap();
+    }
+
+    /// The entry point of a container starts the agent and a program in its own group.
+    #[test]
+    fn a_stop_leaves_the_program_that_started_the_agent() {
+        let dir = ServiceDir::new("group");
+        let (root, service) = (dir.root(), dir.service());
+        let script = "sh -c 'echo up; sleep 5; :' \"$LOOP\" \"$PROGRAM\" \"$SETTINGS\" &
+            read line; echo left";
+        let mut child = Command::new(SHELL)
+            .args(["-c", script])
+            .env("LOOP", LOOP_NAME)
+            .env("PROGRAM", root.program())
+            .env("SETTINGS", root.settings())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut output = child.stdout.take().unwrap();
+        let mut lines = [0; 3];
+        std::io::Read::read_exact(&mut output, &mut lines).unwrap();
+        assert!(service.is_running());
+        service.stop_loop().unwrap();
+        assert!(!service.is_running());
+        child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        assert!(child.wait().unwrap().success(), "the stop ended the entry point too");
     }
 
     /// The first line of a status file is a name, which a process chooses.

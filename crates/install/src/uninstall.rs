@@ -26,16 +26,16 @@ pub struct UninstallOptions {
 /// Stops the agent, and removes all that `install` made.
 pub fn uninstall(options: &UninstallOptions) -> Result<()> {
     let root = HostRoot::new(options.root.as_deref())?;
+    if root.is_system() && !rustix::process::geteuid().is_root() && !options.is_dry_run {
+        bail!("cannot uninstall without root; run the command with sudo");
+    }
+    let _lock = if options.is_dry_run { None } else { root.lock()? };
     let Some(manifest) = InstallManifest::read(&root.manifest())? else {
         bail!(
             "nothing to uninstall: `topdeck install` has installed nothing here ({} is missing)",
             root.manifest().display()
         );
     };
-    if root.is_system() && !rustix::process::geteuid().is_root() && !options.is_dry_run {
-        bail!("cannot uninstall without root; run the command with sudo");
-    }
-    let _lock = if options.is_dry_run { None } else { root.lock()? };
     let step = |text: String| -> Result<bool> {
         let prefix = if options.is_dry_run { "would " } else { "" };
         print_stdout(format!("  {prefix}{text}\n").as_bytes())?;

@@ -110,9 +110,12 @@ impl TokenFile {
         self.update(|tokens| {
             let is_host = |token: &Token| token.name == name && token.enrolled_by.is_some();
             let Some(at) = tokens.tokens.iter().position(is_host) else { return Ok(false) };
-            let enrolled_by = tokens.tokens.remove(at).enrolled_by;
-            let mut others = tokens.tokens.iter_mut();
-            let enrollment = others.find(|token| Some(&token.name) == enrolled_by.as_ref());
+            let Token { enrolled_by, created_s, .. } = tokens.tokens.remove(at);
+            // A later token of that name is another one.
+            let is_its = |token: &&mut Token| {
+                Some(&token.name) == enrolled_by.as_ref() && token.created_s <= created_s
+            };
+            let enrollment = tokens.tokens.iter_mut().find(is_its);
             let terms = enrollment.and_then(|token| token.enrollment.as_mut());
             if let Some(terms) = terms.filter(|_| !was_used) {
                 terms.uses_left = terms.uses_left.saturating_add(1);
