@@ -459,6 +459,19 @@ fn spans_of_zipkin_are_measured() {
         .assert_eq(&lines(&sink));
 }
 
+/// A span `{}` took 58 bytes.
+#[test]
+fn conversion_of_zipkin_takes_a_few_bytes_per_byte() {
+    for span in ["{},", "{\"tags\":{\"\":0}},", "{\"id\":\"90394f6bcffb5d13\"},"] {
+        let spans = span.repeat(1000);
+        let body = format!("[{}]", spans.trim_end_matches(','));
+        let converted = zipkin::to_protobuf(body.as_bytes()).unwrap();
+        assert!(converted.len() <= 2 * body.len(), "{span}: {}", converted.len());
+        let summary = read_otlp_protobuf(&converted, &mut VecSeriesSink::default()).unwrap();
+        assert_eq!(summary.rejected(), 1000);
+    }
+}
+
 #[test]
 fn invalid_request_of_zipkin_is_an_error() {
     let check = |body: &str, expected: &str| {

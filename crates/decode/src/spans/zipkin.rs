@@ -179,7 +179,8 @@ impl ZipkinSpan {
         }
     }
 
-    /// Appends a `ResourceSpans` with this span.
+    /// Appends a `ResourceSpans` with this span. Defaults are left out: a request may have many
+    /// spans that are nearly empty.
     fn write(&self, request: &mut Vec<u8>) {
         let start = self.timestamp.saturating_mul(MICROSECOND);
         let end = match (self.timestamp, self.duration) {
@@ -187,21 +188,28 @@ impl ZipkinSpan {
             (_, duration) => start.saturating_add(duration.saturating_mul(MICROSECOND)),
         };
         let mut span = Vec::new();
-        put_bytes(&mut span, 1, &self.trace_id);
-        put_bytes(&mut span, 2, &self.span_id);
-        put_bytes(&mut span, 5, self.name.as_bytes());
-        span.extend_from_slice(&[6 << 3, self.kind()]);
-        for (number, time) in [(7_u8, start), (8, end)] {
+        let texts = [(1, &self.trace_id[..]), (2, &self.span_id), (5, self.name.as_bytes())];
+        for (number, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            put_bytes(&mut span, number, text);
+        }
+        if self.kind() != 0 {
+            span.extend_from_slice(&[6 << 3, self.kind()]);
+        }
+        for (number, time) in [(7_u8, start), (8, end)].into_iter().filter(|(_, time)| *time > 0) {
             span.push(number.unbounded_shl(3) | 1);
             span.extend_from_slice(&time.to_le_bytes());
         }
         self.tags.iter().for_each(|(name, value)| put_attribute(&mut span, 9, name, value));
-        put_bytes(&mut span, 15, &[3 << 3, self.status()]);
-        let mut resource = Vec::new();
-        put_attribute(&mut resource, 1, "service.name", &self.service);
+        if self.status() != 0 {
+            put_bytes(&mut span, 15, &[3 << 3, self.status()]);
+        }
         let (mut scope, mut resource_spans) = (Vec::new(), Vec::new());
         put_bytes(&mut scope, 2, &span);
-        put_bytes(&mut resource_spans, 1, &resource);
+        if !self.service.is_empty() {
+            let mut resource = Vec::new();
+            put_attribute(&mut resource, 1, "service.name", &self.service);
+            put_bytes(&mut resource_spans, 1, &resource);
+        }
         put_bytes(&mut resource_spans, 2, &scope);
         put_bytes(request, 1, &resource_spans);
     }
