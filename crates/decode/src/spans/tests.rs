@@ -472,6 +472,23 @@ fn conversion_of_zipkin_takes_a_few_bytes_per_byte() {
     }
 }
 
+/// One of them rejected the whole request.
+#[test]
+fn negative_time_of_zipkin_rejects_its_span_alone() {
+    let span = |id: &str, times: &str| {
+        format!(r#"{{"traceId":"80f1da5e10147517","id":"90394f6bcffb5d1{id}",{times}}}"#)
+    };
+    let spans = [
+        span("1", r#""timestamp":1,"duration":-3"#),
+        span("2", r#""timestamp":-1,"duration":3"#),
+        span("3", r#""timestamp":1,"duration":3"#),
+    ];
+    let body = format!("[{}]", spans.join(","));
+    let summary = read_zipkin(body.as_bytes(), &mut VecSeriesSink::default()).unwrap();
+    let invalid = summary.problems[SpanProblem::InvalidTime as usize];
+    assert_eq!((summary.measured, summary.rejected(), invalid), (1, 2, 2));
+}
+
 #[test]
 fn invalid_request_of_zipkin_is_an_error() {
     let check = |body: &str, expected: &str| {
@@ -484,7 +501,6 @@ fn invalid_request_of_zipkin_is_an_error() {
     check("[] 1", "byte 3: expected the end of the request, found \"1\"");
     let text = r#"[{"duration":"long"}]"#;
     check(text, "byte 13: expected microseconds, found \"long\"");
-    check("[{\"duration\":-1}]", "byte 13: expected microseconds, found \"-1\"");
     let empty = read_zipkin(b"[]", &mut VecSeriesSink::default());
     assert_eq!(empty, Ok(SpanSummary::default()));
 }

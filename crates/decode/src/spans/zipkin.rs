@@ -116,8 +116,9 @@ fn microseconds(tokens: &mut JsonTokenizer<'_>) -> Result<u64> {
         "" => Some(0.0),
         text => decimal::parse(text.as_bytes()),
     };
-    match number.filter(|number| *number >= 0.0) {
-        // A number too large for a time is that of an invalid one.
+    match number.filter(|number| !number.is_nan()) {
+        // A negative number, or one too large for a time, is that of an invalid one.
+        Some(number) if number < 0.0 => Ok(u64::MAX),
         Some(number) => Ok(number as u64),
         None => {
             let (position, expected) = (InputPosition::Byte(at as u64), "microseconds");
