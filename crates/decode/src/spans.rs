@@ -46,6 +46,8 @@ pub enum SpanProblem {
     Duplicate,
     /// It has no end: Zipkin's spans need not have a duration.
     NoEnd,
+    /// It has no start: its duration would be the time since 1970.
+    NoStart,
     /// It ends before it starts.
     EndsBeforeStart,
     /// A time beyond 64 bits of signed nanoseconds.
@@ -56,10 +58,11 @@ pub enum SpanProblem {
 
 impl SpanProblem {
     /// All of them.
-    pub const ALL: [SpanProblem; 6] = [
+    pub const ALL: [SpanProblem; 7] = [
         SpanProblem::MalformedId,
         SpanProblem::Duplicate,
         SpanProblem::NoEnd,
+        SpanProblem::NoStart,
         SpanProblem::EndsBeforeStart,
         SpanProblem::InvalidTime,
         SpanProblem::RefusedSeries,
@@ -71,6 +74,7 @@ impl SpanProblem {
             SpanProblem::MalformedId => "malformed_id",
             SpanProblem::Duplicate => "duplicate",
             SpanProblem::NoEnd => "no_end",
+            SpanProblem::NoStart => "no_start",
             SpanProblem::EndsBeforeStart => "ends_before_start",
             SpanProblem::InvalidTime => "invalid_time",
             SpanProblem::RefusedSeries => "refused_series",
@@ -84,6 +88,7 @@ impl SpanProblem {
             }
             SpanProblem::Duplicate => "the request has another span with these ids and this kind",
             SpanProblem::NoEnd => "it has no end or duration",
+            SpanProblem::NoStart => "it has no start",
             SpanProblem::EndsBeforeStart => "it ends before it starts",
             SpanProblem::InvalidTime => "expected times below 2^63 ns",
             SpanProblem::RefusedSeries => "its series is refused",

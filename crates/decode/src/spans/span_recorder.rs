@@ -259,6 +259,7 @@ fn times_and_ids(span: &SpanMessage<'_>) -> Result<(SpanIds, i64, i64), SpanProb
     let (start, end) = (time(span.start)?, time(span.end)?);
     match (start, end) {
         (_, 0) => Err(SpanProblem::NoEnd),
+        (0, _) => Err(SpanProblem::NoStart),
         (start, end) if end < start => Err(SpanProblem::EndsBeforeStart),
         (_, end) if end > i64::MAX.saturating_sub(SECOND) => Err(SpanProblem::InvalidTime),
         _ => Ok((ids, start, end)),

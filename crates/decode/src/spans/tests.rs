@@ -195,6 +195,7 @@ fn invalid_spans_are_rejected_alone() {
     }
     check_problem(span(0), SpanProblem::Duplicate);
     check_problem(Span { end: 0, ..span(7) }, SpanProblem::NoEnd);
+    check_problem(Span { start: 0, ..span(7) }, SpanProblem::NoStart);
     check_problem(Span { end: START - 1, ..span(7) }, SpanProblem::EndsBeforeStart);
     check_problem(Span { end: 1 << 63, ..span(7) }, SpanProblem::InvalidTime);
     check_problem(Span { end: i64::MAX as u64, ..span(7) }, SpanProblem::InvalidTime);
