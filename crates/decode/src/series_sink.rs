@@ -45,7 +45,7 @@ pub trait SeriesSink {
     /// Whether a span name of a service may become a label. Sinks that store series bound their
     /// number; [`crate::spans::OTHER_NAME`] stands for further ones, and is itself refused for a
     /// service beyond the number of services.
-    fn admits_span_name(&mut self, _service: &str, _name: &str) -> bool {
+    fn admits_span_name(&mut self, _service: &str, _namespace: &str, _name: &str) -> bool {
         true
     }
     /// Counts of the spans of a request.

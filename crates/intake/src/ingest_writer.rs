@@ -345,8 +345,8 @@ impl SeriesSink for IngestWriter {
             && self.series_cache.spans.ranks.wants(&RankedSpan::new(key, time, value, rank))
     }
 
-    fn admits_span_name(&mut self, service: &str, name: &str) -> bool {
-        self.series_cache.spans.admits_name(service, name)
+    fn admits_span_name(&mut self, service: &str, namespace: &str, name: &str) -> bool {
+        self.series_cache.spans.admits_name(service, namespace, name)
     }
 
     fn count_spans(&mut self, summary: &SpanSummary) {

@@ -36,20 +36,19 @@ struct SpanNames {
     count: usize,
 }
 
+fn hash(text: impl std::hash::Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
 impl SpanNames {
-    fn admits(&mut self, service: &str, name: &str) -> bool {
-        let hash = |text: &str| {
-            let mut hasher = DefaultHasher::new();
-            text.hash(&mut hasher);
-            hasher.finish()
-        };
-        let (service, is_full) = (hash(service), self.count >= NAMES_MAX);
-        if name == OTHER_NAME {
-            return !is_full || self.services.contains_key(&service);
-        }
-        let name = hash(name);
+    /// The service is its name and namespace.
+    fn admits(&mut self, service: (&str, &str), name: &str) -> bool {
+        let is_full = self.count >= NAMES_MAX;
+        let (service, is_other, name) = (hash(service), name == OTHER_NAME, hash(name));
         let known = self.services.get(&service);
-        if known.is_some_and(|names| names.contains(&name)) {
+        if known.is_some_and(|names| is_other || names.contains(&name)) {
             return true;
         }
         if is_full || known.is_some_and(|names| names.len() >= NAMES_PER_SERVICE_MAX) {
@@ -86,8 +85,9 @@ impl SpanIntake {
     }
 
     /// Whether a name of a service may be a label.
-    pub(crate) fn admits_name(&self, service: &str, name: &str) -> bool {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).admits(service, name)
+    pub(crate) fn admits_name(&self, service: &str, namespace: &str, name: &str) -> bool {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.admits((service, namespace), name)
     }
 
     pub(crate) fn count(&self, summary: &SpanSummary) {
@@ -105,19 +105,29 @@ mod tests {
     #[test]
     fn names_of_a_service_are_bounded() {
         let mut names = SpanNames::default();
-        let mut admits = |service: &str, name: usize| names.admits(service, &name.to_string());
+        let mut admits =
+            |service: &str, name: usize| names.admits((service, ""), &name.to_string());
         assert!((0..NAMES_PER_SERVICE_MAX).all(|name| admits("a", name)));
         assert!(!admits("a", NAMES_PER_SERVICE_MAX));
         assert!(admits("a", 0) && admits("b", NAMES_PER_SERVICE_MAX));
-        assert!(names.admits("a", OTHER_NAME));
+        assert!(names.admits(("a", ""), OTHER_NAME) && names.admits(("a", "b"), "x"));
     }
 
     #[test]
     fn services_are_bounded() {
         let mut names = SpanNames::default();
-        assert!((0..NAMES_MAX).all(|service| names.admits(&service.to_string(), "get")));
-        assert!(!names.admits("x", "get") && !names.admits("x", OTHER_NAME));
-        assert!(names.admits("0", "get") && !names.admits("0", "set"));
-        assert!(names.admits("0", OTHER_NAME));
+        assert!((0..NAMES_MAX).all(|service| names.admits((&service.to_string(), ""), "get")));
+        assert!(!names.admits(("x", ""), "get") && !names.admits(("x", ""), OTHER_NAME));
+        assert!(names.admits(("0", ""), "get") && !names.admits(("0", ""), "set"));
+        assert!(names.admits(("0", ""), OTHER_NAME) && !names.admits(("0", "a"), OTHER_NAME));
+    }
+
+    /// They were not counted.
+    #[test]
+    fn services_whose_spans_are_named_other_are_bounded() {
+        let mut names = SpanNames::default();
+        let mut admits = |service: usize| names.admits((&service.to_string(), ""), OTHER_NAME);
+        assert!((0..NAMES_MAX).all(&mut admits));
+        assert!(!admits(NAMES_MAX) && admits(0));
     }
 }

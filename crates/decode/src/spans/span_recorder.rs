@@ -214,11 +214,13 @@ impl<'a, 's> SpanRecorder<'a, 's> {
 
     /// The group, or that of other names.
     fn admit(&mut self, mut group: SpanGroup) -> (SpanGroup, bool) {
-        if self.sink.admits_span_name(&group.service, &group.name) {
+        let SpanGroup { service, namespace, name, .. } = &group;
+        if self.sink.admits_span_name(service, namespace, name) {
             return (group, false);
         }
+        let is_service_known = self.sink.admits_span_name(service, namespace, OTHER_NAME);
         OTHER_NAME.clone_into(&mut group.name);
-        if !self.sink.admits_span_name(&group.service, &group.name) {
+        if !is_service_known {
             OTHER_NAME.clone_into(&mut group.service);
             group.namespace.clear();
         }

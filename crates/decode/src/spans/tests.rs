@@ -288,7 +288,7 @@ impl SeriesSink for LimitedSink {
         self.rows.exemplar(key, series, exemplar)
     }
 
-    fn admits_span_name(&mut self, service: &str, name: &str) -> bool {
+    fn admits_span_name(&mut self, service: &str, _namespace: &str, name: &str) -> bool {
         let pair = (service.to_owned(), name.to_owned());
         if name == OTHER_NAME {
             return self.names.iter().any(|known| known.0 == service);
