@@ -54,7 +54,8 @@ pub fn parse_duration(text: &str) -> Option<i64> {
     (1.0..9.2e18).contains(&ns).then(|| ns.round() as i64)
 }
 
-/// `1h30m`, `1 h 30 min`: integers with units, in order of decreasing unit.
+/// `1h30m`, `1 h 30 min`, `1 min 1.5 s`: integers with units, in order of decreasing unit. The last
+/// of several may have decimals.
 fn parse_compound(text: &str) -> Option<i64> {
     if text == "0" {
         return Some(0);
@@ -62,6 +63,12 @@ fn parse_compound(text: &str) -> Option<i64> {
     let (mut rest, mut sum, mut last_ns) = (text, 0i64, i64::MAX);
     loop {
         let (count, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
+        let (decimals, after) = match after.strip_prefix('.') {
+            Some(after) if last_ns < i64::MAX => {
+                after.split_at(after.find(|c: char| !c.is_ascii_digit())?)
+            }
+            _ => ("", after),
+        };
         let after = after.trim_start();
         let end = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
         let (unit, after) = after.split_at(end);
@@ -70,7 +77,11 @@ fn parse_compound(text: &str) -> Option<i64> {
         sum = sum.checked_add(count.parse::<i64>().ok()?.checked_mul(last_ns)?)?;
         rest = after.trim_start();
         if rest.is_empty() {
-            return Some(sum);
+            let decimals: f64 = format!("0.{decimals}0").parse().ok()?;
+            return sum.checked_add((decimals * last_ns as f64).round() as i64);
+        }
+        if !decimals.is_empty() {
+            return None;
         }
     }
 }
@@ -137,8 +148,24 @@ mod tests {
         check("5 m", 300.0);
         check("2 d 3 ms", 2.0 * 86_400.0 + 0.003);
         for text in [
-            "", "0", "0s", "10", "s", "-1s", "1m1h", "1s1s", "soon", "1h 30", "9999999y",
-            "1m 1min", "1 1h", "h", "1h,30m",
+            "",
+            "0",
+            "0s",
+            "10",
+            "s",
+            "-1s",
+            "1m1h",
+            "1s1s",
+            "soon",
+            "1h 30",
+            "9999999y",
+            "1m 1min",
+            "1 1h",
+            "h",
+            "1h,30m",
+            "1h 1.5m 3s",
+            "1h .5m",
+            "1h 1.5",
         ] {
             assert_eq!(parse_duration(text), None, "{text}");
         }
@@ -159,6 +186,7 @@ mod tests {
             (7_200 * S, "2 h", "2 h"),
             (5_400 * S, "1 h 30 min", "1 h 30 min"),
             (5_405 * S, "1 h 30 min 5 s", "1 h 30 min"),
+            (61 * S + S / 2, "1 min 1.5 s", "1 min 1 s"),
             (90_000 * S + 1_000_000, "1 d 1 h 1 ms", "1 d 1 h"),
             (86_460 * S, "1 d 1 min", "1 d"),
             (30 * 86_400 * S, "30 d", "30 d"),
@@ -170,6 +198,13 @@ mod tests {
             assert_eq!(duration_text(-ns), format!("-{text}"));
             assert_eq!(parse_duration(text), Some(ns), "{text}");
             assert_eq!(parse_duration(&text.replace(' ', "")), Some(ns), "{text}");
+        }
+        // Random ones are read as they are written.
+        for seed in 0..2_000 {
+            let ns = (model::splitmix64(seed) >> (1 + seed % 63)) as i64;
+            let text = duration_text(ns);
+            let read = parse_duration(&text);
+            assert_eq!(read.map(duration_text), (ns > 0).then_some(text), "{ns}");
         }
         assert_eq!(duration_text(0), "0 s");
         assert_eq!(duration_text(i64::MIN), "-106751 d 23 h 47 min 16.854775 s");
