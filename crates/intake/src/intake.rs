@@ -199,11 +199,8 @@ impl Intake {
     }
 
     /// Appends the writer's rows as the producer's next batch.
-    pub fn append(&self, producer: &Producer, mut writer: IngestWriter) -> Result<PendingAck> {
-        let spans = writer.take_ranked_spans();
-        let pending_ack = self.shared.append(producer, writer)?;
-        self.shared.series_cache.spans.ranks.record(&spans);
-        Ok(pending_ack)
+    pub fn append(&self, producer: &Producer, writer: IngestWriter) -> Result<PendingAck> {
+        self.shared.append(producer, writer)
     }
 
     /// Appends the writer's rows as a batch with the sender's identity; `name` is the producer's
@@ -213,13 +210,11 @@ impl Intake {
         identity: BatchIdentity,
         jump_max: u64,
         name: &str,
-        mut writer: IngestWriter,
+        writer: IngestWriter,
     ) -> Result<PendingAck> {
         self.shared.check_sequence(identity, jump_max)?;
         self.shared.absence.record(identity.producer, self.now());
-        let spans = writer.take_ranked_spans();
         let pending_ack = self.shared.append_written(identity, writer)?;
-        self.shared.series_cache.spans.ranks.record(&spans);
         self.shared.record_sequence(identity);
         self.shared.ledger_reader.set_name(identity.producer, name);
         Ok(pending_ack)

@@ -180,7 +180,7 @@ impl IntakeState {
         identity: BatchIdentity,
         mut writer: IngestWriter,
     ) -> Result<PendingAck> {
-        writer.discard_excess_exemplars();
+        let spans = writer.take_ranked_spans();
         let IngestWriter {
             new_series: told,
             referenced_series: named,
@@ -223,6 +223,10 @@ impl IntakeState {
         if !pending_ack.is_duplicate() {
             self.exemplars.count_appended(batch.exemplars(), dropped);
             told.iter().for_each(|known| known.set_registered());
+            // Spans that the store does not keep must displace no others.
+            if dropped == 0 {
+                self.series_cache.spans.ranks.record(&spans, (self.settings.clock)());
+            }
         }
         Ok(pending_ack)
     }

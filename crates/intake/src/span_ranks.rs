@@ -10,6 +10,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, PoisonError};
 
 use model::LadderCell;
+use store::EXEMPLAR_AHEAD_MAX;
 
 /// Spans of a cell besides the maximum, as in the store.
 const KEPT_PER_CELL: usize = 2;
@@ -95,10 +96,12 @@ impl SpanRanks {
         accepted.get(&(span.series, span.minute)).is_none_or(|accepted| accepted.wants(span))
     }
 
-    /// Records spans of a batch that was accepted.
-    pub(crate) fn record(&self, spans: &[RankedSpan]) {
+    /// Records spans of a batch that was accepted, except those that are too far ahead of now for
+    /// the store.
+    pub(crate) fn record(&self, spans: &[RankedSpan], now: i64) {
         let mut accepted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for span in spans {
+        let minutes = now.saturating_add(EXEMPLAR_AHEAD_MAX).div_euclid(MINUTE);
+        for span in spans.iter().filter(|span| span.minute < minutes) {
             if accepted.len() >= ENTRIES_MAX {
                 accepted.clear();
             }
@@ -145,7 +148,7 @@ mod tests {
                 let wanted = request.iter().filter(|span| ranks.wants(&ranked(span)));
                 let wanted: Vec<(f64, u64)> = wanted.copied().collect();
                 let recorded: Vec<RankedSpan> = wanted.iter().map(ranked).collect();
-                ranks.record(&recorded);
+                ranks.record(&recorded, 0);
                 assert!(recorded.iter().all(|span| {
                     let of_kept = kept(&offered.iter().chain(&wanted).copied().collect::<Vec<_>>());
                     !of_kept.contains(&(span.key, span.value.to_bits())) || ranks.wants(span)
@@ -157,11 +160,23 @@ mod tests {
         }
     }
 
+    /// A sender whose clock is ahead had the spans of all others left out later.
+    #[test]
+    fn spans_that_the_store_does_not_keep_are_not_recorded() {
+        let ranks = SpanRanks::default();
+        let span = |key| RankedSpan::new(b"a", 5 * MINUTE + 1, 1.0, key);
+        let spans = [span(1), span(2), span(3)];
+        for (now, wants) in [(0, true), (MINUTE - 1, true), (MINUTE, false)] {
+            ranks.record(&spans, now);
+            assert_eq!(ranks.wants(&span(9)), wants, "{now}");
+        }
+    }
+
     #[test]
     fn table_is_bounded() {
         let ranks = SpanRanks::default();
         let span = |minute: i64| RankedSpan::new(b"a", minute * MINUTE, 1.0, 1);
-        (0..2 * ENTRIES_MAX as i64 + 5).for_each(|minute| ranks.record(&[span(minute)]));
+        (0..2 * ENTRIES_MAX as i64 + 5).for_each(|minute| ranks.record(&[span(minute)], i64::MAX));
         assert!(ranks.0.lock().unwrap().len() <= ENTRIES_MAX);
     }
 }

@@ -16,7 +16,7 @@ use crate::resolution::HOUR;
 
 pub(crate) use exemplar_file::{ExemplarFile, encode};
 pub(crate) use reservoir::Reservoir;
-pub use reservoir::{ExemplarCounts, ExemplarStat};
+pub use reservoir::{EXEMPLAR_AHEAD_MAX, ExemplarCounts, ExemplarStat};
 pub use selection::{ExemplarSelection, SelectedExemplar};
 pub(crate) use selection::{choose, collect, complete};
 

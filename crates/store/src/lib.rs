@@ -125,8 +125,8 @@ pub use backend::{
 pub use check::{ScrubDamage, ScrubProgress, ScrubReport};
 pub use error::{Error, Result};
 pub use exemplars::{
-    ExemplarCounts, ExemplarOptions, ExemplarRequest, ExemplarSelection, ExemplarStat,
-    SelectedExemplar,
+    EXEMPLAR_AHEAD_MAX, ExemplarCounts, ExemplarOptions, ExemplarRequest, ExemplarSelection,
+    ExemplarStat, SelectedExemplar,
 };
 pub use grid::TimeGrid;
 pub use index::{

@@ -114,6 +114,40 @@ fn exemplars_without_an_announcement_in_the_manifest_are_counted_as_rejected() {
     assert_eq!(counts(), [1, 1]);
 }
 
+/// Spans that the store dropped had those after them left out.
+#[test]
+fn spans_without_an_announcement_in_the_manifest_displace_no_others() {
+    use decode::SeriesSink as _;
+
+    let (disk, now) = (SimDisk::new(1), Arc::default());
+    let (intake, _store) = new_store_intake(&disk, &now, |_| {});
+    let producer = intake.producer("p");
+    // Whether another span is wanted after those of a batch.
+    let send = || {
+        let mut writer = intake.writer(KEY_ENCODING);
+        write(&mut writer, "a", 5);
+        for id in 1..4 {
+            let exemplar = model::Exemplar {
+                time: 1,
+                value: 1.0,
+                trace_id: [id; 16],
+                span_id: [id; 8],
+                attributes: model::ExemplarAttributes::default(),
+                source: model::ExemplarSource::Span,
+            };
+            assert!(writer.exemplar(b"a", &mut || Ok(latency("a")), &exemplar));
+        }
+        intake.append(&producer, writer).unwrap().wait_durable().unwrap();
+        intake.writer(KEY_ENCODING).wants_span(b"a", 1, 1.0, u64::MAX)
+    };
+    let (path_contains, kind) = ("manifest".to_owned(), FaultKind::Os(28));
+    let operation = DiskOperation::Create;
+    disk.inject(Fault { operation, path_contains, skip: 0, times: u64::MAX, kind });
+    assert!(send());
+    disk.clear_faults();
+    assert!(!send());
+}
+
 /// A receiver that stores no exemplars does not store those of others either.
 #[test]
 fn exemplars_of_forwarded_batches_are_rejected_if_they_are_disabled() {

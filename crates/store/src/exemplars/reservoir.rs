@@ -25,9 +25,9 @@ use crate::resolution::MINUTE;
 
 /// Exemplars of a cell besides the maximum.
 const KEPT_PER_CELL: usize = 2;
-/// Exemplars that are later than now by more are not kept: they would outlive all others, and have
-/// the budget evict what other senders sent.
-const FUTURE_MAX: i64 = 5 * MINUTE;
+/// Exemplars that are later than now by more nanoseconds are not kept: they would outlive all
+/// others, and have the budget evict what other senders sent.
+pub const EXEMPLAR_AHEAD_MAX: i64 = 5 * MINUTE;
 /// Room for further exemplars of a series.
 const GROWTH: usize = 4;
 /// Upper estimate of a series' memory in a minute, apart from its exemplars: an entry of a hash
@@ -150,7 +150,7 @@ impl Reservoir {
 
     /// Offers an exemplar.
     pub(crate) fn offer(&mut self, series: SeriesId, exemplar: Exemplar, now: i64) {
-        match exemplar.time > now.saturating_add(FUTURE_MAX) {
+        match exemplar.time > now.saturating_add(EXEMPLAR_AHEAD_MAX) {
             true => self.counts.outside_time = self.counts.outside_time.saturating_add(1),
             false => self.restore(series, exemplar, now),
         }
