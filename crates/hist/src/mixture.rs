@@ -10,8 +10,6 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use std::cmp::Ordering;
-
 use crate::bracket::Bracket;
 use crate::cells::Cell;
 use crate::convert::Conversion;
@@ -26,50 +24,56 @@ use crate::tracked_value::DoubleDouble;
 /// One histogram per family and per set of explicit bounds; the latter come last, by their bounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mixture {
+    /// In the order of [`Histogram::layout_order`].
     components: Vec<Histogram>,
-}
-
-/// Histograms without explicit bounds first, then those with them by their bounds.
-fn layout_order(a: &Histogram, b: &Histogram) -> Ordering {
-    match (a.scheme(), b.scheme()) {
-        (Scheme::Explicit(a), Scheme::Explicit(b)) => {
-            let mut pairs = a.bounds().iter().zip(b.bounds()).map(|(a, b)| a.total_cmp(b));
-            let differing = pairs.find(|order| order.is_ne());
-            differing.unwrap_or_else(|| a.bounds().len().cmp(&b.bounds().len()))
-        }
-        (a, b) => a.is_explicit().cmp(&b.is_explicit()),
-    }
+    /// Number of values, with NaN.
+    total: u64,
 }
 
 impl From<Histogram> for Mixture {
     fn from(histogram: Histogram) -> Mixture {
-        Mixture { components: vec![histogram] }
+        Mixture { total: count_with_nan(&histogram), components: vec![histogram] }
     }
 }
 
+/// Number of values, with NaN.
+fn count_with_nan(histogram: &Histogram) -> u64 {
+    histogram.count().wrapping_add(histogram.nan_count())
+}
+
 impl Mixture {
-    /// Adds all values of `histogram`.
+    /// Adds all values of `histogram`. The time does not grow with the number of explicit layouts
+    /// if they are added in their order.
     pub fn add(&mut self, histogram: &Histogram) -> Result<(), MergeError> {
         // Ranks of the whole are 64-bit numbers too.
-        let count = |h: &Histogram| h.count().wrapping_add(h.nan_count());
-        self.components
-            .iter()
-            .try_fold(count(histogram), |total, component| total.checked_add(count(component)))
-            .ok_or(MergeError::CountOverflow)?;
-        let is_without_values = |of: &Histogram| of.scheme().is_explicit() && count(of) == 0;
+        let total = self.total.checked_add(count_with_nan(histogram));
+        let total = total.ok_or(MergeError::CountOverflow)?;
+        let is_without_values =
+            |of: &Histogram| of.scheme().is_explicit() && count_with_nan(of) == 0;
         if is_without_values(histogram) && !self.components.is_empty() {
             return Ok(());
         }
-        for component in self.components.iter_mut().filter(|it| it.shares_layout(histogram)) {
+        // Schemes without explicit bounds are equal in this order, and merge among themselves.
+        let end = self.components.partition_point(|held| held.layout_order(histogram).is_le());
+        let start = self.components.partition_point(|held| held.layout_order(histogram).is_lt());
+        for component in self.components.get_mut(start..end).unwrap_or_default() {
             match component.merge(histogram) {
                 Err(MergeError::SchemesDiffer { .. }) => {}
-                merged => return merged,
+                merged => {
+                    merged?;
+                    self.total = total;
+                    return Ok(());
+                }
             }
         }
-        self.components.retain(|component| !is_without_values(component));
+        self.total = total;
+        // One without values is alone.
+        let is_replaced = self.components.first().is_some_and(is_without_values);
+        if is_replaced {
+            self.components.clear();
+        }
         // Whatever the order of additions.
-        let at = self.components.partition_point(|held| layout_order(held, histogram).is_le());
-        self.components.insert(at, histogram.clone());
+        self.components.insert(if is_replaced { 0 } else { end }, histogram.clone());
         Ok(())
     }
 
@@ -80,6 +84,9 @@ impl Mixture {
             _ => None,
         };
         let layouts: Vec<Explicit> = self.components.iter().filter_map(bounds).collect();
+        if layouts.len() < 2 {
+            return Vec::new();
+        }
         let mut all: Vec<f64> = layouts.iter().flat_map(Explicit::bounds).copied().collect();
         all.sort_unstable_by(f64::total_cmp);
         let is_shared = |same: &[f64]| same.len() == layouts.len();
@@ -90,9 +97,8 @@ impl Mixture {
     /// The values divided by a number, see [`Histogram::divide`].
     #[must_use]
     pub fn divide(&self, divisor: f64) -> Mixture {
-        Mixture {
-            components: self.components.iter().map(|component| component.divide(divisor)).collect(),
-        }
+        let components = self.components.iter().map(|component| component.divide(divisor));
+        Mixture { components: components.collect(), total: self.total }
     }
 
     /// The families' histograms.

@@ -228,7 +228,7 @@ impl Scheme {
     }
 
     /// Whether the bounds of its buckets were chosen one by one.
-    pub(crate) fn is_explicit(&self) -> bool {
+    pub fn is_explicit(&self) -> bool {
         matches!(self, Scheme::Explicit(_))
     }
 

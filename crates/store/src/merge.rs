@@ -5,19 +5,28 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use hist::codec::block;
-use hist::{Accumulator, Histogram, Mixture, Scheme};
+use hist::{Accumulator, Explicit, Histogram, Mixture, Scheme};
 
 use crate::grid::ColumnRun;
 
 /// Merges histograms into columns, per bucket scheme.
 pub(crate) struct ColumnMerge {
     columns: usize,
-    sets: Vec<(Scheme, SchemeColumns)>,
+    sets: Vec<ColumnSet>,
+    /// Sets of explicit bounds, of which there may be as many as histograms.
+    explicit_sets: HashMap<Explicit, usize>,
     full_columns: BTreeSet<usize>,
+}
+
+/// Columns of one bucket scheme, from the first one on.
+struct ColumnSet {
+    scheme: Scheme,
+    first: usize,
+    columns: SchemeColumns,
 }
 
 /// Columns of one bucket scheme.
@@ -25,6 +34,26 @@ enum SchemeColumns {
     /// At most one histogram in each, as of a series alone: it is the sum.
     Single(Vec<Option<Histogram>>),
     Sums(Vec<Accumulator>),
+}
+
+impl ColumnSet {
+    /// Adds empty columns, so that it has those of a range.
+    fn cover(&mut self, columns: Range<usize>) {
+        let before = self.first.saturating_sub(columns.start);
+        self.first = self.first.saturating_sub(before);
+        let len = columns.end.saturating_sub(self.first);
+        match &mut self.columns {
+            SchemeColumns::Single(singles) => {
+                singles.splice(0..0, std::iter::repeat_n(None, before));
+                singles.resize(singles.len().max(len), None);
+            }
+            SchemeColumns::Sums(sums) => {
+                let empty = || Accumulator::new(self.scheme.clone());
+                sums.splice(0..0, std::iter::repeat_with(empty).take(before));
+                sums.resize_with(sums.len().max(len), empty);
+            }
+        }
+    }
 }
 
 impl SchemeColumns {
@@ -60,28 +89,44 @@ pub(crate) const COLUMN_FULL_REASON: &str = "count overflow (2^64 - 1); some his
 impl ColumnMerge {
     /// Merge into `columns` columns.
     pub(crate) fn new(columns: usize) -> ColumnMerge {
-        ColumnMerge { columns, sets: Vec::new(), full_columns: BTreeSet::new() }
+        let (sets, explicit_sets) = (Vec::new(), HashMap::new());
+        ColumnMerge { columns, sets, explicit_sets, full_columns: BTreeSet::new() }
     }
 
-    fn set(&mut self, scheme: &Scheme) -> &mut SchemeColumns {
-        let at = self.sets.iter().position(|(held, _)| held == scheme).unwrap_or_else(|| {
-            self.sets.push((scheme.clone(), SchemeColumns::Single(vec![None; self.columns])));
-            self.sets.len().saturating_sub(1)
-        });
-        &mut self.sets[at].1
+    /// The set of a scheme, with some columns.
+    fn set(&mut self, scheme: &Scheme, columns: Range<usize>) -> &mut ColumnSet {
+        let new = self.sets.len();
+        let (at, columns) = match scheme {
+            // One that few histograms have takes few columns.
+            Scheme::Explicit(grid) => {
+                (*self.explicit_sets.entry(grid.clone()).or_insert(new), columns)
+            }
+            _ => {
+                let known = self.sets.iter().position(|held| held.scheme == *scheme);
+                (known.unwrap_or(new), 0..self.columns)
+            }
+        };
+        if at == new {
+            let (scheme, single) = (scheme.clone(), SchemeColumns::Single(Vec::new()));
+            self.sets.push(ColumnSet { scheme, first: columns.start, columns: single });
+        }
+        let set = &mut self.sets[at];
+        set.cover(columns);
+        set
     }
 
     /// Adds a histogram to a column.
     pub(crate) fn add(&mut self, column: usize, histogram: Histogram) {
-        let set = self.set(histogram.scheme());
-        if let SchemeColumns::Single(singles) = set
-            && singles[column].is_none()
+        let set = self.set(histogram.scheme(), column..column.saturating_add(1));
+        let at = column.saturating_sub(set.first);
+        if let SchemeColumns::Single(singles) = &mut set.columns
+            && singles[at].is_none()
             && histogram.thresholds().is_empty()
         {
-            singles[column] = Some(histogram);
+            singles[at] = Some(histogram);
             return;
         }
-        if set.sums(histogram.scheme())[column].add(&histogram).is_err() {
+        if set.columns.sums(histogram.scheme())[at].add(&histogram).is_err() {
             self.full_columns.insert(column);
         }
     }
@@ -92,26 +137,36 @@ impl ColumnMerge {
         bytes: &[u8],
         runs: &[(Range<usize>, usize)],
     ) -> Result<(), String> {
-        if runs.is_empty() {
-            return Ok(());
-        }
+        let columns = || runs.iter().map(|(_, column)| *column);
+        let (Some(first), Some(last)) = (columns().min(), columns().max()) else { return Ok(()) };
         let scheme = block::scheme(bytes).map_err(|error| error.to_string())?;
-        let sums = self.set(&scheme).sums(&scheme);
-        block::merge_runs(bytes, runs, sums).map(drop).map_err(|error| error.to_string())
+        let set = self.set(&scheme, first..last.saturating_add(1));
+        let within = |(rows, column): &(Range<usize>, usize)| {
+            (rows.clone(), column.saturating_sub(set.first))
+        };
+        let runs: Vec<(Range<usize>, usize)> = runs.iter().map(within).collect();
+        let sums = set.columns.sums(&scheme);
+        block::merge_runs(bytes, &runs, sums).map(drop).map_err(|error| error.to_string())
     }
 
     /// Returns the merged columns.
-    pub(crate) fn finish(self) -> MergedColumns {
+    pub(crate) fn finish(mut self) -> MergedColumns {
+        // Mixtures have their components in this order.
+        self.sets.sort_by(|a, b| match (&a.scheme, &b.scheme) {
+            (Scheme::Explicit(a), Scheme::Explicit(b)) => a.cmp(b),
+            (a, b) => a.is_explicit().cmp(&b.is_explicit()),
+        });
         let mut columns: Vec<Mixture> = vec![Mixture::default(); self.columns];
         let mut full = self.full_columns;
-        for (_, set) in self.sets {
-            let sums: Vec<Option<Histogram>> = match set {
+        for set in self.sets {
+            let sums: Vec<Option<Histogram>> = match set.columns {
                 SchemeColumns::Single(singles) => singles,
                 SchemeColumns::Sums(sums) => {
                     sums.iter().map(|sum| Some(sum.to_histogram())).collect()
                 }
             };
-            for (at, (mixture, sum)) in columns.iter_mut().zip(sums).enumerate() {
+            let columns = columns.iter_mut().enumerate().skip(set.first);
+            for ((at, mixture), sum) in columns.zip(sums) {
                 let Some(histogram) = sum else { continue };
                 let is_something = !histogram.is_empty() || histogram.nan_count() > 0;
                 if is_something && mixture.add(&histogram).is_err() {
@@ -197,6 +252,31 @@ mod tests {
                     Histogram::from_recorded_parts(parts).unwrap()
                 },
             )
+    }
+
+    /// Each took as many columns as there are, and was compared with all others.
+    #[test]
+    fn columns_have_any_number_of_explicit_layouts() {
+        let (mut merge, mut expected) = (ColumnMerge::new(10_000), vec![Mixture::default(); 3]);
+        let layouts: Vec<Scheme> =
+            (0..20_000).map(|n| Scheme::explicit(&[f64::from(n), 1e9]).unwrap()).collect();
+        for (at, scheme) in layouts.iter().enumerate() {
+            let mut histogram = Histogram::new(scheme.clone());
+            histogram.record(at as f64);
+            let column = [9_000, 2, 5_000][at % 3];
+            merge.add(column, histogram.clone());
+            expected[at % 3].add(&histogram).unwrap();
+        }
+        // In another order and column.
+        for scheme in layouts.iter().step_by(7).rev() {
+            let mut histogram = Histogram::new(scheme.clone());
+            histogram.record(1.0);
+            merge.add(2, histogram.clone());
+            expected[1].add(&histogram).unwrap();
+        }
+        let found = merge.finish().columns;
+        let found = [9_000, 2, 5_000].map(|column| found[column].clone());
+        assert!(found == expected[..]);
     }
 
     proptest! {

@@ -35,7 +35,9 @@ use crate::late_samples::late_gap;
 use crate::manifest::{Manifest, PartInfo, RetentionRule, SourceParts};
 use crate::merge::{COLUMN_FULL_REASON, ColumnMerge, assign_columns, rows_in_runs};
 use crate::resolution::{DAY, Resolution, SECOND, interval_start};
-use crate::row::{NumberAggregate, Predecessor, Row, Rows, is_between_intervals, merge_into};
+use crate::row::{
+    NumberAggregate, Predecessor, Row, Rows, is_between_intervals, merge_into_rows, row_order,
+};
 
 use rewritten_day::RewrittenDay;
 
@@ -471,22 +473,19 @@ fn rollup_rows(rows: &Rows, period: i64) -> Rows {
 }
 
 fn rollup_histograms(rows: &[Row<Histogram>], period: i64) -> Vec<Row<Histogram>> {
-    let mut rolled: Vec<Row<Histogram>> = Vec::new();
-    let mut first_of_interval = 0;
-    for row in rows {
+    let mut placed: Vec<((i64, i64), &Histogram)> = Vec::with_capacity(rows.len());
+    placed.extend(rows.iter().map(|row| {
         let first = interval_start(row.end, period);
         let end = first.saturating_add(period);
         let is_between = is_between_intervals((row.start, row.end), period);
-        let start = if is_between { end } else { first };
-        if rolled.last().is_none_or(|last| last.end != end) {
-            first_of_interval = rolled.len();
-        }
+        ((end, if is_between { end } else { first }), &row.value)
+    }));
+    placed.sort_by(|a, b| row_order(*a, *b));
+    let mut rolled: Vec<Row<Histogram>> = Vec::new();
+    for ((end, start), value) in placed {
         // Histograms of different families cannot be merged.
-        let merged = rolled[first_of_interval..]
-            .iter_mut()
-            .any(|held| held.start == start && merge_into(&mut held.value, &row.value));
-        if !merged {
-            rolled.push(Row { start, end, value: row.value.clone() });
+        if !merge_into_rows(&mut rolled, (end, start), value) {
+            rolled.push(Row { start, end, value: value.clone() });
         }
     }
     rolled

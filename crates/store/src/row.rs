@@ -332,12 +332,10 @@ impl Rows {
         let adds = kind == SeriesKind::Counter(Temporality::Delta);
         match self {
             Rows::Histograms(rows) => {
-                rows.sort_by_key(Row::time);
+                rows.sort_by(|a, b| row_order((a.time(), &a.value), (b.time(), &b.value)));
                 let mut normalized: Vec<Row<Histogram>> = Vec::with_capacity(rows.len());
                 for row in rows.drain(..) {
-                    let mut same =
-                        normalized.iter_mut().rev().take_while(|held| held.time() == row.time());
-                    if !same.any(|held| merge_into(&mut held.value, &row.value)) {
+                    if !merge_into_rows(&mut normalized, row.time(), &row.value) {
                         normalized.push(row);
                     }
                 }
@@ -377,7 +375,7 @@ impl Rows {
 /// Merges a histogram into another if their bucket schemes nest and no explicit bound is lost: as
 /// [`hist::Mixture`] does, so that rollups change no answer. An empty histogram is ignored: its
 /// coarser scheme would otherwise show in rollups only.
-pub(crate) fn merge_into(target: &mut Histogram, more: &Histogram) -> bool {
+fn merge_into(target: &mut Histogram, more: &Histogram) -> bool {
     let is_nothing = |histogram: &Histogram| histogram.is_empty() && histogram.nan_count() == 0;
     if is_nothing(more) {
         return true;
@@ -387,6 +385,27 @@ pub(crate) fn merge_into(target: &mut Histogram, more: &Histogram) -> bool {
         return true;
     }
     target.shares_layout(more) && target.merge(more).is_ok()
+}
+
+/// Order of rows of histograms, by time and layout.
+pub(crate) fn row_order(
+    a: ((i64, i64), &Histogram),
+    b: ((i64, i64), &Histogram),
+) -> std::cmp::Ordering {
+    a.0.cmp(&b.0).then_with(|| a.1.layout_order(b.1))
+}
+
+/// Merges a histogram into the row of its time that can take it; `rows` are in [`row_order`], and
+/// the histogram is not before them. So of any number of explicit layouts, only the last row may
+/// have that of the histogram. Returns whether there is such a row.
+pub(crate) fn merge_into_rows(
+    rows: &mut [Row<Histogram>],
+    time: (i64, i64),
+    more: &Histogram,
+) -> bool {
+    let candidates = if more.scheme().is_explicit() { 1 } else { usize::MAX };
+    let same = rows.iter_mut().rev().take_while(|held| held.time() == time);
+    same.take(candidates).any(|held| merge_into(&mut held.value, more))
 }
 
 /// Precedence of two cumulative histograms of one time: the one with the higher count wins.

@@ -1,6 +1,7 @@
 //! Merge and subtraction of histograms, and downscaling to a common grid.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 use super::{Histogram, Threshold, drop_undefined_sum};
 use crate::error::{MergeError, SchemeError};
@@ -20,6 +21,15 @@ impl Histogram {
     pub fn shares_layout(&self, other: &Histogram) -> bool {
         let are_explicit = self.scheme.is_explicit() && other.scheme.is_explicit();
         !are_explicit || self.scheme == other.scheme
+    }
+
+    /// Order of histograms that are kept beside each other: those without explicit bounds, which are
+    /// few, then those with them, by their bounds. Histograms of equal bounds are equal in it.
+    pub fn layout_order(&self, other: &Histogram) -> Ordering {
+        match (&self.scheme, &other.scheme) {
+            (Scheme::Explicit(a), Scheme::Explicit(b)) => a.cmp(b),
+            (a, b) => a.is_explicit().cmp(&b.is_explicit()),
+        }
     }
 
     /// Adds all values of `other`. If the grids differ in resolution, both are downscaled to

@@ -3,6 +3,8 @@
 //!
 //! n bounds define n + 1 buckets over the whole line: `(-inf, b0]`, `(b0, b1]`, … `(b(n-1), +inf]`.
 
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::error::SchemeError;
@@ -11,6 +13,33 @@ use crate::error::SchemeError;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explicit {
     bounds: Arc<[f64]>,
+}
+
+/// Bounds are finite, and 0 has one sign: equal bounds have equal bits.
+impl Eq for Explicit {}
+
+impl Hash for Explicit {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.bounds.iter().for_each(|bound| bound.to_bits().hash(state));
+    }
+}
+
+impl PartialOrd for Explicit {
+    fn partial_cmp(&self, other: &Explicit) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// By the first bound that differs, else by the number of bounds.
+impl Ord for Explicit {
+    fn cmp(&self, other: &Explicit) -> Ordering {
+        if Arc::ptr_eq(&self.bounds, &other.bounds) {
+            return Ordering::Equal;
+        }
+        let mut pairs = self.bounds.iter().zip(&*other.bounds).map(|(a, b)| a.total_cmp(b));
+        let differing = pairs.find(|order| order.is_ne());
+        differing.unwrap_or_else(|| self.bounds.len().cmp(&other.bounds.len()))
+    }
 }
 
 impl Explicit {
@@ -57,7 +86,8 @@ impl Explicit {
     pub(super) fn divide(&self, divisor: f64) -> Explicit {
         let mut previous = f64::NEG_INFINITY;
         let divided = |&bound: &f64| {
-            previous = (bound / divisor).max(previous.next_up());
+            // Small negative bounds become 0, which has one sign.
+            previous = (bound / divisor).max(previous.next_up()) + 0.0;
             previous
         };
         Explicit { bounds: self.bounds.iter().map(divided).collect() }

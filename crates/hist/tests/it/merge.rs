@@ -407,6 +407,21 @@ fn difference_after_hidden_restart_round_trips() {
     }
 }
 
+/// Each addition compared its bounds with those of all components.
+#[test]
+fn mixture_has_any_number_of_explicit_layouts() {
+    let of = |n: i32, value: f64| {
+        let mut histogram = Histogram::new(Scheme::explicit(&[f64::from(n), 1e9]).unwrap());
+        histogram.record(value);
+        histogram
+    };
+    let mut mixture = Mixture::default();
+    (0..20_000).for_each(|n| mixture.add(&of(n, 1.0)).unwrap());
+    (0..20_000).rev().for_each(|n| mixture.add(&of(n, 2.0)).unwrap());
+    assert_eq!((mixture.components().len(), mixture.count()), (20_000, 40_000));
+    assert!(mixture.components().iter().all(|component| component.count() == 2));
+}
+
 /// A deploy that added a bound made the bucket around it as wide as before, for all time.
 #[test]
 fn explicit_bounds_that_differ_stay_exact_at_their_own() {

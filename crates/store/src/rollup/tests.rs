@@ -16,6 +16,7 @@ use crate::grid::TimeGrid;
 use crate::manifest::RetentionRule;
 use crate::options::Options;
 use crate::resolution::{DAY, HOUR, MINUTE, Resolution};
+use crate::row::{Row, Rows};
 use crate::store::Store;
 
 const DAYS: i64 = 4;
@@ -173,6 +174,25 @@ proptest! {
     ) {
         run(&steps)?;
     }
+}
+
+/// Each row was compared with all others of its time.
+#[test]
+fn rows_of_a_time_have_any_number_of_explicit_layouts() {
+    let row = |n: i64| {
+        let bounds = [(n * 7919 % 10_007) as f64, 1e9];
+        let mut value = Histogram::new(hist::Scheme::explicit(&bounds).unwrap());
+        value.record(n as f64);
+        Row { start: BEGIN, end: BEGIN + 1 + n % 2, value }
+    };
+    let mut rows = Rows::Histograms((0..4 * 10_007).map(row).collect());
+    rows.normalize(SeriesKind::Histogram(Delta));
+    let Rows::Histograms(normalized) = rows else { panic!("{rows:?}") };
+    assert_eq!(normalized.len(), 2 * 10_007);
+    assert!(normalized.iter().all(|row| row.value.count() == 2));
+    let rolled = super::rollup_histograms(&normalized, MINUTE);
+    assert_eq!(rolled.len(), 10_007);
+    assert!(rolled.iter().all(|row| row.value.count() == 4));
 }
 
 #[test]
