@@ -99,7 +99,10 @@ fn subtract_parts(
 ) -> Result<Vec<Histogram>, MergeError> {
     for part in subtrahend.components().iter().filter(|part| !part.is_empty()) {
         let mut reason = None;
-        let is_done = left.iter_mut().any(|held| match held.subtract(part) {
+        // A coarser part would accept it too, and that of its own bounds would keep the values.
+        let (same, others): (Vec<&mut Histogram>, Vec<&mut Histogram>) =
+            left.iter_mut().partition(|held| held.scheme() == part.scheme());
+        let is_done = same.into_iter().chain(others).any(|held| match held.subtract(part) {
             Ok(()) => true,
             // With several candidates, the error of the one on the same grid is the most precise.
             Err(error) => {

@@ -1,10 +1,13 @@
 //! Values from the specification for histograms with only bins, and the effect of exact side
 //! values.
 
+use std::sync::Arc;
+
 use super::super::kernel::LEGEND;
 use super::super::test_kernel::{
     MINUTE_NS, StreamFn, T0, bins, constant, format_streams, h, numbers, run_kernel, view,
 };
+use super::from_value;
 use crate::value::StepValue;
 
 #[track_caller]
@@ -97,6 +100,21 @@ fn merged_and_subtracted() {
     assert_eq!(left(&held, &k), "n=100");
     assert_eq!(left(&held, &held), "n=0");
     assert_eq!(left(&k, &held), "n=0");
+    // The values of the finer bounds were taken from the coarser ones.
+    let explicit = |bounds: &[f64], value: f64, n: u64| {
+        let mut histogram = hist::Histogram::new(hist::Scheme::explicit(bounds).unwrap());
+        histogram.record_n(value, n);
+        histogram
+    };
+    let finer = explicit(&[0.1, 1.0, 10.0], 20.0, 50);
+    let mut both = hist::Mixture::from(explicit(&[0.1, 1.0], 5.0, 60));
+    both.add(&finer).unwrap();
+    let distribution = |mixture: hist::Mixture| Some(StepValue::Distribution(Arc::new(mixture)));
+    let both = |_: i64| distribution(both.clone());
+    let finer = |_: i64| distribution(finer.clone().into());
+    let rest = run_kernel("histogram:subtract()", &[&both, &finer], view(1)).unwrap();
+    let rest = rest[0].points[0].as_ref().and_then(from_value).unwrap();
+    assert_eq!(rest.components(), [explicit(&[0.1, 1.0], 5.0, 60)]);
 }
 
 #[test]
