@@ -1,6 +1,6 @@
 //! Histogram series from streams: native, and classic from `le` buckets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::error::Result;
 use crate::eval::Evaluation;
@@ -135,12 +135,13 @@ impl Evaluation<'_> {
             StepValue::Distribution(mixture) => mixture.differing_bounds(),
             _ => Vec::new(),
         });
-        let mut bounds: Vec<f64> = differing.collect();
-        if bounds.is_empty() {
+        // A set: most points have the same ones. Equal bounds have equal bits.
+        let bits: HashSet<u64> = differing.map(f64::to_bits).collect();
+        if bits.is_empty() {
             return Ok(());
         }
+        let mut bounds: Vec<f64> = bits.into_iter().map(f64::from_bits).collect();
         bounds.sort_unstable_by(f64::total_cmp);
-        bounds.dedup();
         let unit = self.unit(node)?.text();
         if let Some(text) = differing_bounds_warning(&bounds, unit.as_deref()) {
             self.warnings.warn(node.span, text);
