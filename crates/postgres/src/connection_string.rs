@@ -16,6 +16,9 @@ const PORT: u16 = 5432;
 const USER: &str = "topdeck";
 const DATABASE: &str = "postgres";
 
+/// Without the text: a mistyped URL may have a password.
+const EXPECTED: &str = "expected KEY=VALUE, or a URL postgresql://…";
+
 /// How a TCP connection is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionEncryption {
@@ -99,7 +102,7 @@ impl ConnectionString {
             "host" if !value.is_empty() => self.host = value,
             "port" => {
                 let port = value.parse().ok().filter(|port| *port > 0);
-                self.port = port.ok_or_else(|| format!("port is {value:?}, must be 1 to 65535"))?;
+                self.port = port.ok_or("port must be 1 to 65535")?;
             }
             "user" if !value.is_empty() => self.user = value,
             "dbname" if !value.is_empty() => self.database = value,
@@ -119,6 +122,9 @@ impl ConnectionString {
                 let what = "a connection string has no password here; remove it, and set a \
                             password file";
                 return Err(what.to_owned());
+            }
+            _ if !key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') => {
+                return Err(EXPECTED.to_owned());
             }
             _ => {
                 let known = "known are host, port, user, dbname and sslmode";
@@ -155,7 +161,7 @@ impl ConnectionString {
         let mut rest = text.trim_start();
         while !rest.is_empty() {
             let Some((key, value)) = rest.split_once('=') else {
-                return Err(format!("found {:?}, expected KEY=VALUE", rest.trim_end()));
+                return Err(EXPECTED.to_owned());
             };
             let (value, after) = read_value(value.trim_start())?;
             self.set(key.trim_end(), value)?;
@@ -220,10 +226,13 @@ mod tests {
         check("password=x", PASSWORD);
         check("postgresql://a:x@b", PASSWORD);
         check("postgresql://b?password=x", PASSWORD);
-        check("port=0", r#"port is "0", must be 1 to 65535"#);
-        check("port=x", r#"port is "x", must be 1 to 65535"#);
+        check("port=0", "port must be 1 to 65535");
+        check("postgresql://a:x?y@b", "port must be 1 to 65535");
         check("user=", "user is empty");
-        check("host", r#"found "host", expected KEY=VALUE"#);
+        check("host", EXPECTED);
+        check("postgresql:/a:x@b", EXPECTED);
+        check("postgresql:/a:x@b?port=1", EXPECTED);
+        check("postgresql://a?x@b", EXPECTED);
         check("user='a", "a quote is not closed");
         check("sslmode=prefer", r#"sslmode is "prefer", expected disable, require or verify-full"#);
         check("sslmode=require", "a Unix socket has no TLS; remove sslmode");
