@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use hist::Histogram;
 
 use crate::metric::{PostgresMetric, counter, distribution};
-use crate::report::PostgresRow;
+use crate::report::{LABEL_CHARS_MAX, PostgresRow, first_chars};
 use crate::session::ResultRow;
 
 /// Sessions that do something or hold a transaction, and background processes that wait for other
@@ -24,6 +24,8 @@ pub(crate) const SQL: &str = "SELECT wait_event_type, wait_event, state, \
 
 /// Wait events of extensions have any name.
 const WAIT_EVENTS_MAX: usize = 300;
+/// PostgreSQL has seven states.
+const STATES_MAX: usize = 16;
 /// Type and name of what has no wait event.
 const NO_EVENT: &str = "CPU";
 const OTHER: &str = "other";
@@ -71,17 +73,17 @@ impl ActivitySamples {
         ActivitySamples { began, ..ActivitySamples::default() }
     }
 
-    /// Adds a sample. Returns whether a session waits for a lock.
-    pub(crate) fn add(&mut self, rows: &[ResultRow]) -> bool {
+    /// Adds a sample. Returns the number of sessions that wait for a lock.
+    pub(crate) fn add(&mut self, rows: &[ResultRow]) -> u64 {
         let mut sessions: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-        let (mut active, mut is_blocked) = (0, false);
+        let (mut active, mut blocked) = (0, 0);
         for row in rows {
             let [wait_type, wait_event, state, age, backend] = &row[..] else { continue };
             let wait = match (wait_type.as_deref(), wait_event.as_deref()) {
                 (Some(kind), Some(event)) => (kind, event),
                 _ => (NO_EVENT, NO_EVENT),
             };
-            is_blocked |= wait.0 == "Lock";
+            blocked += u64::from(wait.0 == "Lock");
             *sessions.entry(wait).or_default() += 1;
             let state = state.as_deref();
             if state == Some("active") && backend.as_deref() == Some("client backend") {
@@ -89,6 +91,9 @@ impl ActivitySamples {
             }
             let age = age.as_deref().and_then(|age| age.parse::<f64>().ok());
             if let (Some(age), Some(state)) = (age, state) {
+                let state = first_chars(state, LABEL_CHARS_MAX);
+                let is_known = self.ages.len() < STATES_MAX || self.ages.contains_key(state);
+                let state = if is_known { state } else { OTHER };
                 let ages = self.ages.entry(state.to_owned()).or_default();
                 ages.record((age * 1e9).max(0.0));
             }
@@ -98,7 +103,8 @@ impl ActivitySamples {
         self.active.record(active as f64);
         let mut others = 0;
         for ((kind, event), count) in sessions {
-            let key = (kind.to_owned(), event.to_owned());
+            let key = [kind, event].map(|text| first_chars(text, LABEL_CHARS_MAX).to_owned());
+            let key = <(String, String)>::from(key);
             if self.waits.len() < WAIT_EVENTS_MAX || self.waits.contains_key(&key) {
                 self.waits.entry(key).or_default().record(count as f64);
             } else {
@@ -109,7 +115,7 @@ impl ActivitySamples {
             let key = (OTHER.to_owned(), OTHER.to_owned());
             self.waits.entry(key).or_default().record(others as f64);
         }
-        is_blocked
+        blocked
     }
 
     pub(crate) fn skip(&mut self, samples: u64) {
@@ -171,10 +177,10 @@ mod tests {
     fn sessions_without_a_wait_count_as_zero_and_skipped_samples_are_counted() {
         let mut samples = ActivitySamples::new(0);
         let both = ["Lock tuple active 2 client_backend", "- - active 0.5 client_backend"];
-        assert!(samples.add(&sample(&both)));
+        assert_eq!(samples.add(&sample(&both)), 1);
         let idle = "Client ClientRead idle_in_transaction 3 client_backend";
-        assert!(!samples.add(&sample(&[idle, "IO WALSync - - walwriter"])));
-        assert!(!samples.add(&[]));
+        assert_eq!(samples.add(&sample(&[idle, "IO WALSync - - walwriter"])), 0);
+        assert_eq!(samples.add(&[]), 0);
         samples.skip(2);
         check(
             &samples,
@@ -209,12 +215,13 @@ mod tests {
     #[test]
     fn wait_events_of_extensions_are_bounded() {
         let mut samples = ActivitySamples::new(0);
-        let name = |n: usize| format!("Extension e{n} active 1 client_backend");
+        let name = |n: usize| format!("Extension e{n} s{n} 1 client_backend");
         let lines: Vec<String> = (0..WAIT_EVENTS_MAX + 5).map(name).collect();
         let lines: Vec<&str> = lines.iter().map(|line| &**line).collect();
         samples.add(&sample(&lines));
         assert_eq!(samples.waits.len(), WAIT_EVENTS_MAX + 1);
         let other = &samples.waits[&(OTHER.to_owned(), OTHER.to_owned())];
         assert_eq!(other.tracked_max().value(), Some(5.0));
+        assert_eq!(samples.ages.len(), STATES_MAX + 1);
     }
 }

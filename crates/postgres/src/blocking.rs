@@ -11,6 +11,8 @@ use crate::session::ResultRow;
 
 /// Lines of a tree; more sessions are counted.
 const LINES_MAX: usize = 100;
+/// Sessions whose blockers are read. Each read of blockers locks the server's lock manager.
+const WAITERS_MAX: usize = 200;
 
 pub(crate) const BLOCKED_SESSIONS: PostgresMetric =
     gauge("pg_blocked_sessions", "", "", "sessions that wait for a lock");
@@ -25,13 +27,14 @@ pub(crate) const BLOCKING_TREE: PostgresMetric = text(
     "sessions that wait for locks below those that block them, as text; absent if none waits",
 );
 
-/// Sessions that wait for a lock, and those that block them.
+/// Sessions that wait longest for a lock, and those that block them.
 pub(crate) fn sql(version: u32) -> String {
     let began = if version < 14 { "a.query_start" } else { "l.waitstart" };
     let start = if version < 14 { "NULL::timestamptz" } else { "min(waitstart)" };
     format!(
         "WITH w AS MATERIALIZED (SELECT pid, pg_blocking_pids(pid) AS blockers \
-         FROM pg_stat_get_activity(NULL) WHERE wait_event_type = 'Lock'), \
+         FROM (SELECT pid FROM pg_stat_get_activity(NULL) WHERE wait_event_type = 'Lock' \
+         ORDER BY query_start LIMIT {WAITERS_MAX}) s), \
          l AS MATERIALIZED (SELECT pid, {start} AS waitstart, min(mode) AS mode \
          FROM pg_locks WHERE NOT granted GROUP BY pid) \
          SELECT a.pid, array_to_string(w.blockers, ','), a.usename, a.datname, a.state, \
@@ -52,13 +55,14 @@ pub(crate) struct LockWaits {
 }
 
 impl LockWaits {
-    /// Adds the result of [`sql`].
-    pub(crate) fn add(&mut self, rows: &[ResultRow]) {
+    /// Adds the result of [`sql`], read when that many sessions waited.
+    pub(crate) fn add(&mut self, rows: &[ResultRow], waiting: u64) {
         let sessions: BTreeMap<u32, BlockedSession<'_>> =
             rows.iter().filter_map(BlockedSession::read).collect();
         let ages = sessions.values().filter_map(|session| session.wait_seconds);
         ages.for_each(|age| self.ages.record((age * 1e9).max(0.0)));
-        self.blocked = sessions.values().filter(|it| !it.blockers.is_empty()).count() as u64;
+        let blocked = sessions.values().filter(|it| !it.blockers.is_empty()).count() as u64;
+        self.blocked = blocked.max(waiting);
         self.tree = tree(&sessions);
     }
 
@@ -125,15 +129,22 @@ fn text_of(value: &Option<String>) -> &str {
 
 /// A line per session; those that wait are below the first session that blocks them.
 fn tree(sessions: &BTreeMap<u32, BlockedSession<'_>>) -> String {
-    let mut printer = TreePrinter { sessions, printed: BTreeSet::new(), lines: String::new() };
+    let mut waiters: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (waiter, session) in sessions {
+        for blocker in &session.blockers {
+            waiters.entry(*blocker).or_default().push(*waiter);
+        }
+    }
+    let (printed, lines) = (BTreeSet::new(), String::new());
+    let mut printer = TreePrinter { sessions, waiters, printed, lines };
     // Blockers that are no sessions are prepared transactions: their process is 0.
-    let blockers: BTreeSet<u32> =
-        sessions.values().flat_map(|session| session.blockers.iter().copied()).collect();
+    let blockers: Vec<u32> = printer.waiters.keys().copied().collect();
     let is_root = |pid: &u32| sessions.get(pid).is_none_or(|it| it.blockers.is_empty());
-    blockers.iter().filter(|pid| is_root(pid)).for_each(|pid| printer.print(*pid, 0));
+    blockers.iter().filter(|pid| is_root(pid)).for_each(|pid| printer.print(*pid));
     // A cycle, until the server detects the deadlock.
-    sessions.keys().for_each(|pid| printer.print(*pid, 0));
-    let hidden = printer.printed.len().saturating_sub(LINES_MAX);
+    sessions.keys().for_each(|pid| printer.print(*pid));
+    let absent = blockers.iter().filter(|pid| !sessions.contains_key(pid)).count();
+    let hidden = sessions.len() + absent - printer.printed.len();
     if hidden > 0 {
         let _ = writeln!(printer.lines, "{hidden} more");
     }
@@ -142,23 +153,26 @@ fn tree(sessions: &BTreeMap<u32, BlockedSession<'_>>) -> String {
 
 struct TreePrinter<'a> {
     sessions: &'a BTreeMap<u32, BlockedSession<'a>>,
+    /// Sessions that wait for a blocker.
+    waiters: BTreeMap<u32, Vec<u32>>,
     printed: BTreeSet<u32>,
     lines: String,
 }
 
 impl TreePrinter<'_> {
-    fn print(&mut self, pid: u32, depth: usize) {
-        if !self.printed.insert(pid) {
-            return;
-        }
-        if self.printed.len() <= LINES_MAX {
-            self.print_line(pid, depth);
-        }
-        let sessions = self.sessions;
-        for (waiter, session) in sessions {
-            if session.blockers.contains(&pid) {
-                self.print(*waiter, depth + 1);
+    /// Prints a session and those below it, without recursion: a chain may have any length.
+    fn print(&mut self, root: u32) {
+        let mut next = vec![(root, 0)];
+        while let Some((pid, depth)) = next.pop() {
+            if self.printed.len() >= LINES_MAX {
+                return;
             }
+            if !self.printed.insert(pid) {
+                continue;
+            }
+            self.print_line(pid, depth);
+            let waiters = self.waiters.get(&pid).into_iter().flatten();
+            next.extend(waiters.rev().map(|waiter| (*waiter, depth + 1)));
         }
     }
 
@@ -210,7 +224,7 @@ mod tests {
             })
             .collect();
         let mut waits = LockWaits::default();
-        waits.add(&rows);
+        waits.add(&rows, 0);
         let mut written = Vec::new();
         waits.rows(&mut written);
         expected.assert_eq(&row_lines(&written));
@@ -235,6 +249,25 @@ mod tests {
                       8 ann@shop active, transaction 0.5 s, waits 0.1 s for ShareLock
             "#]],
         );
+    }
+
+    #[test]
+    fn a_long_chain_is_cut() {
+        const SESSIONS: usize = 20_000;
+        let text = |text: String| Some(text);
+        let rows: Vec<ResultRow> = (1..=SESSIONS)
+            .map(|pid| {
+                let mut row = vec![text(pid.to_string()), text((pid - 1).to_string())];
+                row.resize(8, None);
+                row
+            })
+            .collect();
+        let mut waits = LockWaits::default();
+        waits.add(&rows, 30_000);
+        assert_eq!(waits.blocked, 30_000);
+        assert_eq!(waits.tree().lines().count(), LINES_MAX + 1);
+        let hidden = SESSIONS + 1 - LINES_MAX;
+        assert_eq!(waits.tree().lines().last(), Some(&*format!("{hidden} more")));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::metric::{PostgresKind, PostgresMetric};
-use crate::report::PostgresRow;
+use crate::report::{LABEL_CHARS_MAX, PostgresRow, first_chars};
 use crate::session::ResultRow;
 
 /// A query and what its columns are. The first columns are labels, the others values.
@@ -60,7 +60,10 @@ impl ViewCollector {
         for row in result {
             let (labels, values) = row.split_at(self.labels.len().min(row.len()));
             let labels: Vec<(&'static str, String)> = (self.labels.iter().zip(labels))
-                .map(|(label, value)| (label.0, value.clone().unwrap_or_default()))
+                .map(|(label, value)| {
+                    let value = value.as_deref().unwrap_or_default();
+                    (label.0, first_chars(value, LABEL_CHARS_MAX).to_owned())
+                })
                 .collect();
             for (metric, value) in self.metrics(version).zip(values) {
                 let value = value.as_deref().and_then(|value| value.parse::<f64>().ok());

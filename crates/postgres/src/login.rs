@@ -36,10 +36,11 @@ impl PostgresLogin<'_> {
         };
         match u32::from_be_bytes(*code) {
             0 => self.is_authenticated = true,
-            3 if !self.is_private() => {
+            3 | 5 if !self.is_trusted() => {
                 return Err(rejected(
-                    "the server asks for the password in clear text over a connection without \
-                     TLS; set scram-sha-256 in pg_hba.conf, or sslmode=verify-full in `dsn`",
+                    "the server asks for the password in clear text or as MD5, and its \
+                     certificate is not verified; set scram-sha-256 in pg_hba.conf, or \
+                     sslmode=verify-full in `dsn`",
                 ));
             }
             3 => frontend::password_message(self.password()?.as_bytes(), out).map_err(malformed)?,
@@ -94,8 +95,9 @@ impl PostgresLogin<'_> {
         }
     }
 
-    fn is_private(&self) -> bool {
-        self.server.is_local() || self.server.encryption() != SessionEncryption::Disable
+    /// Whether a server may learn the password, or a hash from which it can be guessed.
+    fn is_trusted(&self) -> bool {
+        self.server.is_local() || self.server.encryption() == SessionEncryption::VerifyFull
     }
 
     fn password(&self) -> Result<String, QueryFailure> {

@@ -3,16 +3,21 @@
 use decode::SeriesSink;
 use hist::Histogram;
 use hist::codec::header::Temporality;
-use intake::IngestWriter;
-use model::{Sample, SampleValue, Series, SeriesKind};
+use intake::{Intake, Producer, SeriesKeyEncoding};
+use model::{Gap, Sample, SampleValue, Series, SeriesKind};
 
 use crate::metric::{PostgresKind, PostgresMetric};
 
 /// Longest label value; longer ones are cut. Names of applications can be of any length.
-const LABEL_CHARS_MAX: usize = 200;
+pub(crate) const LABEL_CHARS_MAX: usize = 200;
+
+/// At most that many characters of a text.
+pub(crate) fn first_chars(text: &str, max: usize) -> &str {
+    text.char_indices().nth(max).map_or(text, |(end, _)| &text[..end])
+}
 
 /// A value of a metric.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PostgresRow {
     pub(crate) metric: &'static PostgresMetric,
     pub(crate) labels: Vec<(&'static str, String)>,
@@ -65,27 +70,40 @@ impl PostgresRow {
         };
         let mut series = Series::new(self.metric.name, kind).with_unit(self.metric.unit);
         for (name, value) in common.iter().chain(&self.labels) {
-            let end = value.char_indices().nth(LABEL_CHARS_MAX).map_or(value.len(), |(at, _)| at);
             // An empty label is an absent one.
-            if end > 0 {
-                series = series.with_label(*name, &value[..end]);
+            if !value.is_empty() {
+                series = series.with_label(*name, first_chars(value, LABEL_CHARS_MAX));
             }
         }
         series.validate()
     }
 }
 
-/// Writes rows from `start` to `end`, both in nanoseconds since the Unix epoch, with the
-/// descriptions of their metrics if asked for. Returns the first reason why a row was rejected.
-pub(crate) fn write_rows(
-    writer: &mut IngestWriter,
+/// How far the rows of a report were appended.
+#[derive(Debug)]
+pub(crate) struct AppendedRows {
+    /// The first rows, which are in accepted batches.
+    pub(crate) rows: usize,
+    pub(crate) outcome: intake::Result<()>,
+    /// The first reason why a row was rejected.
+    pub(crate) rejection: Option<model::Error>,
+}
+
+/// Appends a gap, and rows from `start` to `end`, both in nanoseconds since the Unix epoch, in
+/// batches, with the descriptions of their metrics if asked for.
+pub(crate) fn append_rows(
+    (intake, producer): (&Intake, &Producer),
+    gap: Option<Gap>,
     common: &[(&'static str, String)],
     rows: &[PostgresRow],
     (start, end): (i64, i64),
     describes: bool,
-) -> Option<model::Error> {
-    let mut first_rejection = None;
-    for row in rows {
+) -> AppendedRows {
+    let new_writer = || intake.writer_for(producer.id(), SeriesKeyEncoding::CANONICAL);
+    let mut appended = AppendedRows { rows: 0, outcome: Ok(()), rejection: None };
+    let mut writer = new_writer();
+    gap.into_iter().for_each(|gap| writer.gap(gap));
+    for (at, row) in rows.iter().enumerate() {
         if describes {
             writer.description(row.metric.name, row.metric.help);
         }
@@ -97,10 +115,18 @@ pub(crate) fn write_rows(
             writer.sample(&Sample { start, end, value: row.value.clone() })
         });
         if let Err(error) = written {
-            first_rejection.get_or_insert(error);
+            appended.rejection.get_or_insert(error);
+        }
+        if writer.is_half_full() || at + 1 == rows.len() {
+            appended.outcome = intake.append(producer, writer).map(|_| ());
+            if appended.outcome.is_err() {
+                break;
+            }
+            appended.rows = at + 1;
+            writer = new_writer();
         }
     }
-    first_rejection
+    appended
 }
 
 #[cfg(test)]

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use decode::SeriesSink as _;
-use intake::{
-    EventCounter, Intake, LogLevel, Producer, Restartable, SeriesKeyEncoding, keep_running,
-};
+use intake::{Error, EventCounter, Intake, LogLevel, Producer, Restartable, keep_running};
 use model::Gap;
 use net::ExponentialBackoff;
 use tokio::sync::watch;
@@ -17,7 +14,7 @@ use crate::activity::{self, ActivitySamples};
 use crate::blocking::{self, LockWaits};
 use crate::collectors::COLLECTORS;
 use crate::metric::{PostgresMetric, gauge, text};
-use crate::report::{PostgresRow, write_rows};
+use crate::report::{PostgresRow, append_rows};
 use crate::rights::{ServerRights, query_remedy};
 use crate::server_state::ServerState;
 use crate::session::{PostgresSession, QueryFailure, ResultRow};
@@ -32,6 +29,8 @@ const BLOCKING_INTERVAL: Duration = Duration::from_secs(1);
 const RECONNECT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// A report later than its boundary by at most this part of the interval counts as of the boundary.
 const LATE_FRACTION: i64 = 20;
+/// Errors that wait to be written; more are in the log only.
+const NOTES_MAX: usize = 200;
 
 pub(crate) const UP: PostgresMetric = gauge("pg_up", "", "", "1 if the server is reached, else 0");
 pub(crate) const COLLECTOR_SUCCESS: PostgresMetric = gauge(
@@ -256,7 +255,7 @@ impl ServerTask {
         if collector != "connection" {
             self.log(line);
         }
-        if let Some(reason) = reason.filter(|_| is_new) {
+        if let Some(reason) = reason.filter(|_| is_new && self.notes.len() < NOTES_MAX) {
             let labels = vec![("collector", collector.to_owned())];
             self.notes.push(PostgresRow::text(&COLLECTOR_ERROR, labels, reason.to_owned()));
         }
@@ -309,19 +308,20 @@ impl ServerTask {
             }
         };
         self.note_error("activity", None);
-        if !self.samples.add(&rows) {
+        let waiting = self.samples.add(&rows);
+        if waiting == 0 {
             self.lock_waits.end();
         } else if Instant::now() >= self.blocking_at {
             self.blocking_at = Instant::now() + BLOCKING_INTERVAL;
-            self.read_blocking().await;
+            self.read_blocking(waiting).await;
         }
     }
 
-    async fn read_blocking(&mut self) {
+    async fn read_blocking(&mut self, waiting: u64) {
         let Some(version) = self.session.as_ref().map(|session| session.version) else { return };
         match self.query(&blocking::sql(version)).await {
             Ok(rows) => {
-                self.lock_waits.add(&rows);
+                self.lock_waits.add(&rows, waiting);
                 self.note_error("blocking", None);
             }
             Err(reason) if self.session.is_some() => self.fail("blocking", &reason),
@@ -437,45 +437,59 @@ impl ServerTask {
 
     /// Appends rows, and those of samples and statements. If the journal has no space,
     /// distributions and counters are part of the next report.
-    async fn append(&mut self, mut rows: Vec<PostgresRow>, end: i64) {
+    async fn append(&mut self, mut more: Vec<PostgresRow>, end: i64) {
+        // Distributions are in the first batch: it is stored, or none.
+        let mut rows = Vec::new();
         self.samples.rows(&mut rows);
         self.lock_waits.rows(&mut rows);
+        rows.extend(self.notes.iter().cloned());
         self.statements.rows(&mut rows);
-        rows.append(&mut self.notes);
-        let gauges = rows.len() as u64;
+        rows.append(&mut more);
+        let count = rows.len();
         let gap = self.lost.map(|(start, lost)| Gap {
             start: start.min(end),
             end,
             producer: Some(self.producer.id()),
             lost: Some(lost),
-            reason: "backpressure: gauges of PostgreSQL are lost; counters are cumulative".into(),
+            reason: "backpressure: samples of PostgreSQL are lost; counters are cumulative".into(),
         });
         let (intake, producer) = (Arc::clone(&self.intake), self.producer.clone());
         let (common, interval) = (self.common.clone(), (self.last_end, end));
         let describes = !self.has_descriptions;
         self.is_appending = true;
         let appended = tokio::task::spawn_blocking(move || {
-            let mut writer = intake.writer_for(producer.id(), SeriesKeyEncoding::CANONICAL);
-            gap.into_iter().for_each(|gap| writer.gap(gap));
-            let rejection = write_rows(&mut writer, &common, &rows, interval, describes);
-            intake.append(&producer, writer).map(|_| rejection)
+            append_rows((&intake, &producer), gap, &common, &rows, interval, describes)
         })
         .await;
         self.is_appending = false;
         match appended {
-            Ok(Ok(rejection)) => {
-                if let Some(error) = rejection {
-                    self.rejected.add(1);
-                    self.note_error("series", Some(&error.to_string()));
+            Ok(appended) => {
+                // What cannot be stored later neither is dropped.
+                let is_final = match &appended.outcome {
+                    Ok(()) => true,
+                    Err(error) => matches!(error, Error::TooLarge { .. } | Error::Rejected(_)),
+                };
+                if appended.rows > 0 {
+                    (self.lost, self.has_descriptions) = (None, true);
                 }
-                self.samples.clear();
-                self.lock_waits.clear();
-                self.statements.clear();
-                (self.last_end, self.lost, self.has_descriptions) = (end, None, true);
-            }
-            Ok(Err(_)) => {
-                let (start, lost) = self.lost.unwrap_or((end, 0));
-                self.lost = Some((start, lost + gauges));
+                if is_final || appended.rows > 0 {
+                    self.notes.clear();
+                    self.samples.clear();
+                    self.lock_waits.clear();
+                    self.statements.clear();
+                    self.last_end = end;
+                }
+                let error = appended.outcome.as_ref().err().filter(|_| is_final);
+                let reason = error.map(ToString::to_string);
+                let reason = reason.or(appended.rejection.map(|error| error.to_string()));
+                if let Some(reason) = reason {
+                    self.rejected.add(1);
+                    self.note_error("series", Some(&reason));
+                }
+                if appended.outcome.is_err() {
+                    let (start, lost) = self.lost.unwrap_or((end, 0));
+                    self.lost = Some((start, lost + (count - appended.rows) as u64));
+                }
             }
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => {}

@@ -20,6 +20,7 @@ use crate::connection_string::{ConnectionString, SessionEncryption};
 use crate::login::PostgresLogin;
 use crate::metric::VERSIONS;
 use crate::password::PasswordPlace;
+use crate::report::first_chars;
 
 /// Time in which the server cancels a query.
 pub(crate) const STATEMENT_TIMEOUT_MS: u32 = 5_000;
@@ -30,6 +31,13 @@ pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(8);
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// Largest number of rows of a result: `pg_stat_statements.max` is 5,000 by default.
 const ROWS_MAX: usize = 20_000;
+/// Largest size of a result: the largest one has 10,000 statements of some hundred bytes.
+const RESULT_BYTES_MAX: usize = 16 << 20;
+/// Largest number of columns of a row.
+const COLUMNS_MAX: u16 = 64;
+/// Longest text of an error, and of a version.
+const ERROR_CHARS_MAX: usize = 500;
+const VERSION_CHARS_MAX: usize = 100;
 
 /// Values of a row as text; `None` is NULL.
 pub(crate) type ResultRow = Vec<Option<String>>;
@@ -181,7 +189,7 @@ impl PostgresSession {
         let broken = |error: std::io::Error| QueryFailure::Broken(error.to_string());
         frontend::query(sql, &mut self.outgoing).map_err(broken)?;
         self.send().await?;
-        let (mut rows, mut failure) = (Vec::new(), None);
+        let (mut rows, mut bytes, mut failure) = (Vec::new(), 0, None);
         loop {
             let (kind, body) = match self.message().await {
                 Ok(message) => message,
@@ -194,10 +202,16 @@ impl PostgresSession {
                 }
             };
             match kind {
+                // The rest of a result that is too large is skipped: the connection remains.
+                b'D' if failure.is_some() => {}
                 b'D' if rows.len() >= ROWS_MAX => {
-                    return Err(QueryFailure::Broken(format!("more than {ROWS_MAX} rows")));
+                    failure = Some(too_large(format!("more than {ROWS_MAX} rows")));
+                }
+                b'D' if bytes + body.len() > RESULT_BYTES_MAX => {
+                    failure = Some(too_large(format!("more than {RESULT_BYTES_MAX} bytes")));
                 }
                 b'D' => {
+                    bytes += body.len();
                     let row = parse_row(&body);
                     rows.push(row.ok_or_else(|| QueryFailure::Broken("malformed row".into()))?);
                 }
@@ -253,7 +267,8 @@ impl PostgresSession {
     fn read_parameter(&mut self, body: &[u8]) {
         let text = String::from_utf8_lossy(body);
         let Some(value) = text.strip_prefix("server_version\0") else { return };
-        self.version_text = value.trim_end_matches('\0').to_owned();
+        let name = value.trim_end_matches('\0');
+        self.version_text = first_chars(name, VERSION_CHARS_MAX).to_owned();
         let end = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
         self.version = value[..end].parse().unwrap_or(0);
     }
@@ -283,6 +298,10 @@ async fn start_tls(
     Ok(Box::new(connector.connect(name, stream).await.map_err(broken)?))
 }
 
+fn too_large(what: String) -> QueryFailure {
+    QueryFailure::Rejected(String::new(), format!("the result has {what}"))
+}
+
 fn late_text(limit: Duration) -> String {
     format!("no response within {limit:?}")
 }
@@ -295,9 +314,10 @@ fn unexpected(kind: u8) -> QueryFailure {
 /// The error of an ErrorResponse.
 fn rejection(body: &[u8]) -> QueryFailure {
     let code = body.split(|byte| *byte == 0).find_map(|field| field.strip_prefix(b"C"));
-    let code = String::from_utf8_lossy(code.unwrap_or_default()).into_owned();
+    let code = String::from_utf8_lossy(code.unwrap_or_default());
+    let code = first_chars(&code, ERROR_CHARS_MAX).to_owned();
     let text = error_text(body).unwrap_or_else(|| "the server reported an error".to_owned());
-    QueryFailure::Rejected(code, text)
+    QueryFailure::Rejected(code, first_chars(&text, ERROR_CHARS_MAX).to_owned())
 }
 
 /// What to do about an error of the login, with a separator.
@@ -318,8 +338,12 @@ fn login_remedy(code: &str, server: &ConnectionString) -> String {
 /// bytes.
 fn parse_row(body: &[u8]) -> Option<ResultRow> {
     let (count, mut rest) = body.split_first_chunk::<2>()?;
+    let count = u16::from_be_bytes(*count);
+    if count > COLUMNS_MAX {
+        return None;
+    }
     let mut row = Vec::new();
-    for _ in 0..u16::from_be_bytes(*count) {
+    for _ in 0..count {
         let (length, after) = rest.split_first_chunk::<4>()?;
         let length = i32::from_be_bytes(*length);
         let Ok(length) = usize::try_from(length) else {

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use crate::metric::{PostgresMetric, counter, text};
-use crate::report::PostgresRow;
+use crate::report::{LABEL_CHARS_MAX, PostgresRow, first_chars};
 use crate::session::ResultRow;
 
 /// Statements with series of their own.
@@ -19,6 +19,8 @@ const ENTRIES_MAX: usize = 10_000;
 const REPLACED_SHARE: f64 = 0.5;
 /// Text before its end is cut.
 const TEXT_CHARS: usize = 1_000;
+/// Texts that wait to be written; more are dropped.
+const TEXTS_MAX: usize = 200;
 const OTHER: &str = "other";
 
 pub(crate) const CALLS: PostgresMetric = counter(
@@ -34,8 +36,8 @@ pub(crate) const ROWS: PostgresMetric =
     counter("pg_stat_statements_rows_total", "", "rows", "rows that the calls returned or changed");
 pub(crate) const QUERY: PostgresMetric = text(
     "pg_stat_statements_query",
-    "text of the statement `queryid`, without its constants; written when the statement gets \
-     series",
+    "text of the statement `queryid` with `$1` for constants, or the first word alone; written \
+     when the statement gets series",
 );
 
 /// Where the extension is: schema and version.
@@ -60,10 +62,16 @@ pub(crate) fn sql(schema: &str) -> String {
     )
 }
 
-/// The texts of statements.
+/// The texts of statements. The view has no constants of queries, but those of all other
+/// statements, passwords among them: of these only the first word leaves the server. The patterns
+/// have no backslash, whose meaning depends on `standard_conforming_strings`.
 pub(crate) fn text_sql(schema: &str, ids: &[String]) -> String {
     format!(
-        "SELECT queryid, min(left(query, {TEXT_CHARS})) FROM {schema}.pg_stat_statements(true) \
+        "SELECT queryid, min(CASE WHEN query ~* \
+         '^[[:space:](]*(select|insert|update|delete|merge|with|values)([^[:alnum:]_]|$)' \
+         AND query !~* 'password[^'']*''' THEN left(query, {TEXT_CHARS}) \
+         ELSE substring(query FROM '^[[:alpha:]]{{1,20}}') END) \
+         FROM {schema}.pg_stat_statements(true) \
          WHERE queryid = ANY ('{{{}}}'::bigint[]) GROUP BY queryid",
         ids.join(",")
     )
@@ -161,10 +169,12 @@ impl TopStatements {
 
     /// Adds the result of [`text_sql`]. A statement that the view has no more has no text.
     pub(crate) fn add_texts(&mut self, rows: &[ResultRow]) {
+        let ids = self.ids_without_text();
         self.named.values_mut().for_each(|named| named.has_text = true);
         for row in rows {
-            if let [Some(id), Some(query)] = &row[..] {
-                self.texts.push((id.clone(), query.clone()));
+            let [Some(id), Some(query)] = &row[..] else { continue };
+            if self.texts.len() < TEXTS_MAX && ids.contains(id) {
+                self.texts.push((id.clone(), first_chars(query, TEXT_CHARS).to_owned()));
             }
         }
     }
@@ -200,8 +210,10 @@ fn read_entry(row: &ResultRow) -> Option<(StatementKey, StatementTotals)> {
     else {
         return None;
     };
-    let key = [database.clone(), user.clone(), id.clone()];
-    Some((key, [calls.parse().ok()?, seconds.parse().ok()?, rows.parse().ok()?]))
+    let key = [database, user, id].map(|text| first_chars(text, LABEL_CHARS_MAX).to_owned());
+    let number =
+        |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+    Some((key, [number(calls)?, number(seconds)?, number(rows)?]))
 }
 
 /// Increase since the last read. Totals fall when statistics are reset, or when the view has
@@ -271,9 +283,15 @@ mod tests {
                 pg_stat_statements_seconds_total{queryid="other"} 0"#]],
         );
         assert_eq!(table.ids_without_text(), ["1", "3"]);
-        table.add_texts(&[vec![Some("1".to_owned()), Some("SELECT $1".to_owned())]]);
+        // One is longer than asked for, and one was not asked for.
+        let text = |id: &str, text: String| vec![Some(id.to_owned()), Some(text)];
+        table.add_texts(&[text("1", "é".repeat(TEXT_CHARS + 1)), text("2", String::new())]);
         assert!(table.ids_without_text().is_empty());
-        assert_eq!(table.texts.len(), 1);
+        assert_eq!(table.texts, [("1".to_owned(), "é".repeat(TEXT_CHARS))]);
+        // Numbers that are none.
+        table.add(&result(&[(9, f64::NAN, 1.0, 1.0), (10, 1.0, f64::INFINITY, 1.0)]), 400);
+        table.add(&result(&[(11, 1.0, -1.0, 1.0)]), 500);
+        assert_eq!((table.named.len(), table.other), (2, [0.0; 3]));
     }
 
     #[test]

@@ -55,30 +55,30 @@ pub(super) const REPLICATION: ViewCollector = ViewCollector {
         ("state", "state"),
     ],
     from: "FROM pg_stat_replication, LATERAL (SELECT CASE WHEN pg_is_in_recovery() \
-           THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END AS lsn) c",
+           THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END AS lsn) c GROUP BY 1, 2, 3",
     metrics: &[
         gauge(
             "pg_stat_replication_pg_wal_lsn_diff",
             "B",
-            "pg_wal_lsn_diff(c.lsn, replay_lsn)",
+            "max(pg_wal_lsn_diff(c.lsn, replay_lsn))",
             "bytes of WAL that the standby has not replayed",
         ),
         gauge(
             "pg_stat_replication_write_lag_seconds",
             "s",
-            "extract(epoch FROM write_lag)",
+            "extract(epoch FROM max(write_lag))",
             "time until the standby wrote recent WAL; absent if idle",
         ),
         gauge(
             "pg_stat_replication_flush_lag_seconds",
             "s",
-            "extract(epoch FROM flush_lag)",
+            "extract(epoch FROM max(flush_lag))",
             "time until the standby flushed recent WAL; absent if idle",
         ),
         gauge(
             "pg_stat_replication_replay_lag_seconds",
             "s",
-            "extract(epoch FROM replay_lag)",
+            "extract(epoch FROM max(replay_lag))",
             "time until the standby replayed recent WAL; absent if idle",
         ),
     ],

@@ -116,7 +116,7 @@ const TABLE_METRICS: &[PostgresMetric] = &[
     ),
 ];
 
-/// Tables with a lock that the size would wait for are left out.
+/// Tables that are locked so that the size would wait are left out, as those whose indexes are.
 pub(super) const TABLE_SIZE: ViewCollector = ViewCollector {
     name: "table_size",
     labels: TABLE_LABELS,
@@ -124,7 +124,9 @@ pub(super) const TABLE_SIZE: ViewCollector = ViewCollector {
            JOIN pg_namespace n ON n.oid = c.relnamespace \
            WHERE c.relkind IN ('r', 'm') AND n.nspname NOT IN ('pg_catalog', \
            'information_schema') AND n.nspname !~ '^pg_' AND NOT EXISTS (SELECT 1 FROM pg_locks l \
-           WHERE l.relation = c.oid AND l.mode = 'AccessExclusiveLock') \
+           WHERE l.mode = 'AccessExclusiveLock' AND l.relation IN (SELECT c.oid \
+           UNION ALL SELECT c.reltoastrelid \
+           UNION ALL SELECT indexrelid FROM pg_index WHERE indrelid = c.oid)) \
            ORDER BY c.relpages DESC, c.oid LIMIT 100) t",
     metrics: &[gauge(
         "pg_stat_user_tables_size_bytes",

@@ -144,12 +144,60 @@ async fn a_server_that_hangs_is_left_with_the_reason() {
     check(found, "broken: no response within 20ms");
 }
 
+#[tokio::test]
+async fn a_result_that_is_too_large_fails_alone() {
+    let large = "x".repeat(1 << 19);
+    let too_many_bytes = row(&[Some(&large)]).repeat(33);
+    let too_many_rows = row(&[Some("a")]).repeat(ROWS_MAX + 1);
+    let end = message(b'Z', b"I");
+    let expected = "rejected : the result has more than 20000 rows";
+    check(run(login("15.1"), [&too_many_rows[..], &end].concat(), "").await, expected);
+    let expected = "rejected : the result has more than 16777216 bytes";
+    check(run(login("15.1"), [&too_many_bytes[..], &end].concat(), "").await, expected);
+}
+
+#[tokio::test]
+async fn texts_of_the_server_are_cut() {
+    let long = "é".repeat(1_000);
+    let answer = [error("42501", &long), message(b'Z', b"I")].concat();
+    let (result, version) = run(login(&format!("15.1 {long}")), answer, "").await;
+    assert_eq!(version.chars().count(), VERSION_CHARS_MAX);
+    let Err(QueryFailure::Rejected(code, text)) = result else { panic!("{result:?}") };
+    assert_eq!((&*code, text.chars().count()), ("42501", ERROR_CHARS_MAX));
+}
+
+#[test]
+fn a_password_is_sent_to_a_verified_server_or_to_this_host_only() {
+    let file = Some("/absent/password".into());
+    let place = PasswordPlace { file, pgpass: None };
+    let ask = |dsn: &str, method: u8| {
+        let server = ConnectionString::parse(dsn).unwrap();
+        let request = [0, 0, 0, method, 1, 2, 3, 4];
+        let mut login = PostgresLogin::new(&server, &place);
+        match login.answer(&request, &mut BytesMut::new()) {
+            Err(QueryFailure::Rejected(_, text)) => text,
+            other => panic!("{other:?}"),
+        }
+    };
+    for method in [3, 5] {
+        for dsn in ["host=db.example sslmode=require", "host=db.example sslmode=disable"] {
+            let text = ask(dsn, method);
+            assert!(text.contains("sslmode=verify-full"), "{dsn} {method}: {text}");
+        }
+        for dsn in ["host=db.example", "host=127.0.0.1", "", "host=::1 sslmode=require"] {
+            let text = ask(dsn, method);
+            assert!(text.starts_with("cannot read the password: "), "{dsn} {method}: {text}");
+        }
+    }
+}
+
 #[test]
 fn damaged_rows_are_no_rows() {
     let row = |body: &[u8]| parse_row(body);
     assert_eq!(row(b"\0\0"), Some(Vec::new()));
     assert_eq!(row(b"\0\x01\xff\xff\xff\xff"), Some(vec![None]));
     assert_eq!(row(b"\0\x01\0\0\0\x02ab"), Some(vec![Some("ab".to_owned())]));
+    assert_eq!(row(&[0, 65]), None);
     for body in [&b""[..], b"\0", b"\0\x01", b"\0\x01\0\0\0\x02a", b"\0\x01\0\0\0\x01ab"] {
         assert_eq!(row(body), None, "{body:?}");
     }
