@@ -4,7 +4,7 @@
 //! since the start of the process keep their series; further ones share the name `other`.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::{Mutex, PoisonError};
 
 use decode::spans::{OTHER_NAME, SpanProblem, SpanSummary};
