@@ -257,25 +257,25 @@ mod tests {
     /// Each took as many columns as there are, and was compared with all others.
     #[test]
     fn columns_have_any_number_of_explicit_layouts() {
-        let (mut merge, mut expected) = (ColumnMerge::new(10_000), vec![Mixture::default(); 3]);
+        let (mut merge, mut expected) = (ColumnMerge::new(10_000), vec![Mixture::default(); 6]);
+        let columns = [9_000, 2, 5_000, 8_999, 1, 4_999];
         let layouts: Vec<Scheme> =
             (0..20_000).map(|n| Scheme::explicit(&[f64::from(n), 1e9]).unwrap()).collect();
         for (at, scheme) in layouts.iter().enumerate() {
             let mut histogram = Histogram::new(scheme.clone());
             histogram.record(at as f64);
-            let column = [9_000, 2, 5_000][at % 3];
-            merge.add(column, histogram.clone());
+            merge.add(columns[at % 3], histogram.clone());
             expected[at % 3].add(&histogram).unwrap();
         }
-        // In another order and column.
-        for scheme in layouts.iter().step_by(7).rev() {
+        // In the columns before, in another order.
+        for (at, scheme) in layouts.iter().enumerate().step_by(70).rev() {
             let mut histogram = Histogram::new(scheme.clone());
             histogram.record(1.0);
-            merge.add(2, histogram.clone());
-            expected[1].add(&histogram).unwrap();
+            merge.add(columns[at % 3 + 3], histogram.clone());
+            expected[at % 3 + 3].add(&histogram).unwrap();
         }
         let found = merge.finish().columns;
-        let found = [9_000, 2, 5_000].map(|column| found[column].clone());
+        let found = columns.map(|column| found[column].clone());
         assert!(found == expected[..]);
     }
 
