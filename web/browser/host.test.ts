@@ -91,16 +91,22 @@ test(
       server.ask<HistogramJson>("/v1/histogram", { selector, ...range, ...more });
 
     // Where fio's requests went; others may have made some as well.
-    const devices = (
-      await server.ask<{ values: { value: string }[] }>("/v1/label/device/values", {
-        selector: "host_block_io_latency",
-      })
-    ).values;
+    const labelValues = async (label: string, selector: string) => {
+      const path = `/v1/label/${label}/values`;
+      const answer = await server.ask<{ values: { value: string }[] }>(path, { selector });
+      return answer.values.map((one) => one.value);
+    };
+    // A device has series of the operations that were seen: others may use one for writes only.
+    const countOf = async (device: string, operation: string) => {
+      const seen = await labelValues("operation", `host_block_io_latency{device="${device}"}`);
+      return seen.includes(operation) ? (await fetchHistogram(of(device, operation))).count : 0;
+    };
+    const devices = await labelValues("device", "host_block_io_latency");
     const counts = await Promise.all(
-      devices.map(async ({ value }) => ({
+      devices.map(async (value) => ({
         value,
-        reads: (await fetchHistogram(of(value, "read"))).count,
-        writes: (await fetchHistogram(of(value, "write"))).count,
+        reads: await countOf(value, "read"),
+        writes: await countOf(value, "write"),
       })),
     );
     const found = counts.find((one) => one.reads >= made.read && one.writes >= made.write);

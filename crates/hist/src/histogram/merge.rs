@@ -23,8 +23,8 @@ impl Histogram {
         !are_explicit || self.scheme == other.scheme
     }
 
-    /// Order of histograms that are kept beside each other: those without explicit bounds, which are
-    /// few, then those with them, by their bounds. Histograms of equal bounds are equal in it.
+    /// Order of histograms that are kept beside each other: those without explicit bounds, which
+    /// are few, then those with them, by their bounds. Histograms of equal bounds are equal in it.
     pub fn layout_order(&self, other: &Histogram) -> Ordering {
         match (&self.scheme, &other.scheme) {
             (Scheme::Explicit(a), Scheme::Explicit(b)) => a.cmp(b),
