@@ -21,6 +21,7 @@ mod damage_report;
 mod dashboards;
 mod error_response;
 mod etag;
+mod foreign_routes;
 mod grpc;
 mod health;
 mod ingest;

@@ -181,6 +181,18 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         || routing::get(status::flags),
     ),
     ApiRoute::get(
+        "/api/v1/status/walreplay",
+        "Prometheus API compatibility; the server answers once its journal is read.",
+        &[],
+        || routing::get(status::wal_replay),
+    ),
+    ApiRoute::get(
+        "/api/v1/alertmanagers",
+        "Prometheus API compatibility; always empty: topdeck notifies contacts itself.",
+        &[],
+        || routing::get(status::alertmanagers),
+    ),
+    ApiRoute::get(
         "/api/v1/status/tsdb",
         "Prometheus API: series cardinality.",
         &[Parameter::integer("limit", "maximum number of entries per list")],

@@ -25,6 +25,7 @@ use crate::batches;
 use crate::connection::ServerPhase;
 use crate::context::Context;
 use crate::error_response::ErrorResponse;
+use crate::foreign_routes;
 use crate::ingest;
 use crate::json::Json;
 use crate::limits::Limits;
@@ -330,7 +331,7 @@ fn not_found(uri: &Uri) -> ErrorResponse {
         "/v1/logs" | "/opentelemetry.proto.collector.logs.v1.LogsService/Export" => {
             "topdeck accepts metrics and traces, not logs; disable them in the exporter".to_owned()
         }
-        path => format!("no route {path}; see /v1/openapi.json"),
+        path => format!("no route {path}; {}", foreign_routes::remedy(path)),
     };
     ErrorResponse::new(StatusCode::NOT_FOUND, what)
 }

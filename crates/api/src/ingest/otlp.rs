@@ -32,15 +32,20 @@ pub(crate) enum OtlpFormat {
     Grpc,
 }
 
-impl IngestFormat for OtlpFormat {
-    const NAME: &'static str = "otlp";
-    const ROUTES: &'static [ApiRoute] = &[ApiRoute::ingest(
-        "/v1/metrics",
+/// A path of OTLP; the longer one is that of Prometheus' receiver.
+const fn route(path: &'static str) -> ApiRoute {
+    ApiRoute::ingest(
+        path,
         "Ingests OpenTelemetry metrics (docs/formats/otlp.md).",
         &[],
         (CONTENT_TYPES, "an ExportMetricsServiceRequest"),
     )
-    .with_response(200, CONTENT_TYPES, "an ExportMetricsServiceResponse, with rejected points")];
+    .with_response(200, CONTENT_TYPES, "an ExportMetricsServiceResponse, with rejected points")
+}
+
+impl IngestFormat for OtlpFormat {
+    const NAME: &'static str = "otlp";
+    const ROUTES: &'static [ApiRoute] = &[route("/v1/metrics"), route("/api/v1/otlp/v1/metrics")];
     const GRPC_PATHS: &'static [&'static str] = &[EXPORT_PATH];
 
     type Summary = OtlpSummary;

@@ -69,6 +69,19 @@ pub(super) async fn flags(context: Context) -> Result<JsonBody, PrometheusError>
     data_response(&context, &Map(Vec::new()))
 }
 
+pub(super) async fn wal_replay(context: Context) -> Result<JsonBody, PrometheusError> {
+    let position = |name| (name, integer(0));
+    let fields =
+        vec![position("min"), position("max"), position("current"), ("state", text_json("done"))];
+    data_response(&context, &Object(fields))
+}
+
+pub(super) async fn alertmanagers(context: Context) -> Result<JsonBody, PrometheusError> {
+    let none = |name| (name, List(Vec::new()));
+    let fields = vec![none("activeAlertmanagers"), none("droppedAlertmanagers")];
+    data_response(&context, &Object(fields))
+}
+
 /// Default length of each list, as in Prometheus.
 const TOP_ENTRIES: usize = 10;
 

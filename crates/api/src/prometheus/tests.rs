@@ -113,6 +113,8 @@ async fn status_endpoints() {
         "status/flags",
         "status/runtimeinfo",
         "status/tsdb?limit=1",
+        "status/walreplay",
+        "alertmanagers",
     ] {
         let answer = TestServer::new().json(&format!("/api/v1/{path}")).await;
         assert_eq!(answer["status"], "success", "{path}");

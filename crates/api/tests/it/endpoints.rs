@@ -40,6 +40,17 @@ fn invalid_body_is_rejected_whole() {
     // In the shape of Prometheus below /api/v1.
     let missing = it.request("GET", "/api/v1/parse_query?query=a", "", b"");
     missing.check(404, "\"errorType\":\"not_found\",\"error\":\"no route /api/v1/parse_query");
+    missing.check(404, "; /api/v1/format_query says whether an expression is valid");
+    // A user of Prometheus and its Pushgateway read only "no route".
+    for (method, path, remedy) in [
+        ("POST", "/api/v1/admin/tsdb/delete_series?match[]=a", "use `topdeck delete`, or POST to"),
+        ("PUT", "/metrics/job/backup", "topdeck is no Pushgateway: POST the text to /v1/import"),
+        ("POST", "/-/reload", "SIGHUP reads the settings again"),
+        ("GET", "/graph?g0.expr=up", "open /#/explore"),
+        ("GET", "/graphs", "see /v1/openapi.json"),
+    ] {
+        it.request(method, path, "", b"").check(404, remedy);
+    }
     it.request("GET", "/v1/record?metric=a", "", b"").check(405, "");
     it.post("/v1/logs", "", "").check(404, "topdeck accepts metrics");
     assert_eq!(it.rows(RECEIVED).len(), 0);
@@ -286,6 +297,8 @@ fn otlp_http_accepts_both_encodings() {
     assert_eq!(answer.body[..2], [0x08, 3], "a google.rpc.Status");
     it.post("/v1/metrics", "Content-Type: application/json\r\n", "{").check(400, "\"code\":3");
     it.post("/v1/metrics", "", "").check(415, "unsupported content type");
+    // The path of Prometheus was 404.
+    it.post("/api/v1/otlp/v1/metrics", "Content-Type: application/json\r\n", "{}").check(200, "{}");
 }
 
 #[test]
