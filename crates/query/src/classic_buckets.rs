@@ -253,7 +253,7 @@ pub(crate) fn bound_count(view: &ReadView) -> usize {
 }
 
 /// Number of series: buckets that differ only in their bounds are one.
-pub(crate) fn distribution_count(series: &[SeriesEntryRef]) -> usize {
+pub fn distribution_count(series: &[SeriesEntryRef]) -> usize {
     match series.iter().any(is_counter) {
         true => series.iter().map(labels_of).collect::<BTreeSet<_>>().len(),
         false => series.len(),

@@ -85,8 +85,8 @@ pub mod testing {
 }
 
 pub use classic_buckets::{
-    bucket_count, bucket_counters, bucket_warnings, distribution_columns, each_classic_histogram,
-    select_distributions,
+    bucket_count, bucket_counters, bucket_warnings, distribution_columns, distribution_count,
+    each_classic_histogram, select_distributions,
 };
 pub use context::QueryContext;
 pub use edit_distance::edit_distance;

@@ -75,7 +75,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         (None, last) => last.map(|last| to.saturating_sub(last)),
     };
     let mut parameters = RequestParameters::default()
-        .with("selector", &options.selector.selector)
+        .with("selector", &options.selector.text)
         .with_option("above", options.above.as_ref())
         .with_option("up_to", options.up_to.as_ref())
         .with("limit", options.limit);

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use hist::{Bracket, LimitInclusion, Mixture};
-use model::{Selector, Series, SeriesId};
+use model::{Selector, Series, SeriesId, SeriesKind};
 use store::{ExemplarRequest, ExemplarSelection, HOUR, ReadView, SelectedExemplar, TimeGrid};
 
 use super::{EXEMPLARS, selection};
@@ -89,7 +89,10 @@ fn time_range(parameters: &Parameters, now: i64) -> Result<Range<i64>, ApiError>
 /// Series of a request, and its bounds in their unit.
 struct ExemplarSeries {
     selector: String,
+    /// By the id of the stored series: of a classic histogram, that of a bucket.
     series: HashMap<SeriesId, Arc<Series>>,
+    /// Number of series; a classic histogram is one.
+    count: usize,
     /// Histograms, and buckets of classic ones: none if the selector matches only other kinds.
     distributions: Vec<store::SeriesEntryRef>,
     left_out: Vec<store::SeriesEntryRef>,
@@ -140,7 +143,11 @@ impl ExemplarSeries {
         let (above, up_to) = (bound("above")?, bound("up_to")?);
         Ok(ExemplarSeries {
             selector: text_of(&selector, parameters),
-            series: all.iter().map(|of| (of.series.id(), Arc::clone(&of.series))).collect(),
+            series: all.iter().map(|of| (of.as_ref().id(), Arc::clone(&of.series))).collect(),
+            count: match is_distribution {
+                true => query::distribution_count(&all),
+                false => all.len(),
+            },
             distributions: if is_distribution { all } else { Vec::new() },
             left_out,
             unit,
@@ -194,7 +201,7 @@ fn document(
     let mut fields = vec![
         ("schema", integer(1)),
         ("selector", Text(selected.selector.clone())),
-        ("series", integer(selected.series.len() as u64)),
+        ("series", integer(selected.count as u64)),
         ("unit", selected.unit.as_ref().map_or(Null, |unit| Text(unit.to_string()))),
         ("start_ns", Integer(range.start.into())),
         ("end_ns", Integer(range.end.into())),
@@ -220,7 +227,10 @@ fn exemplar_json(
     let trace_id = id_text(&exemplar.trace_id);
     let span_id = id_text(&exemplar.span_id);
     let of = series.get(&selected.series);
+    // The bucket of a classic histogram is no label of its requests.
+    let is_bucket = of.is_some_and(|series| matches!(series.kind(), SeriesKind::Histogram(_)));
     let pairs = of.map_or(&[][..], |series| series.labels()).iter();
+    let pairs = pairs.filter(|(name, _)| !is_bucket || name != "le");
     let url = template.zip(trace_id.as_ref()).map(|(template, trace)| {
         let span = span_id.as_deref().unwrap_or_default();
         template.replace("{trace_id}", trace).replace("{span_id}", span)

@@ -169,7 +169,7 @@ impl MetricSelection {
         let mut fields = vec![
             ("schema", integer(2)),
             ("selector", Text(self.selector.clone())),
-            ("series", integer(self.series.len() as u64)),
+            ("series", integer(query::distribution_count(&self.series) as u64)),
             ("unit", self.unit.as_ref().map_or(Null, |unit| Text(unit.to_string()))),
         ];
         if !self.left_out.is_empty() {

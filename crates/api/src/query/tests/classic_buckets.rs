@@ -100,6 +100,41 @@ async fn a_classic_histogram_and_its_labels_are_listed_by_its_name() {
     assert_eq!(labels["labels"], zone, "{labels}");
 }
 
+/// The page had no exemplar of a histogram of remote write 1: its buckets have them.
+#[tokio::test]
+async fn exemplars_of_buckets_are_those_of_the_histogram() {
+    let server = empty_server();
+    send_scrapes(&server, &OLD, "a", [1, 12]);
+    let intake = &server.context.intake;
+    let mut writer = intake.writer(intake::SeriesKeyEncoding::CANONICAL);
+    for (bound, value, trace) in [("0.1", 0.07, 1), ("1", 0.7, 2), ("+Inf", 3.0, 3)] {
+        let exemplar = model::Exemplar {
+            time: at(10),
+            value,
+            trace_id: [trace; 16],
+            span_id: [0; 8],
+            attributes: model::ExemplarAttributes::default(),
+            source: model::ExemplarSource::RemoteWrite,
+        };
+        let series = bucket(bound, "a");
+        let key = series.canonical_key();
+        assert!(writer.exemplar(&key, &mut || Ok(series.clone()), &exemplar));
+    }
+    intake.append(&intake.producer("server"), writer).unwrap().wait_durable().unwrap();
+    let answer = server.json("/v1/exemplars?selector=x_seconds&above=100ms&from=-10m").await;
+    let found: Vec<Value> = answer["exemplars"].as_array().unwrap().clone();
+    let mut values: Vec<f64> = found.iter().map(|one| one["value"].as_f64().unwrap()).collect();
+    values.sort_by(f64::total_cmp);
+    assert_eq!((values, &answer["series"]), (vec![0.7, 3.0], &json!(1)), "{answer}");
+    for one in &found {
+        assert_eq!((&one["metric"], &one["labels"]), (&json!("x_seconds"), &json!({"zone": "a"})));
+    }
+    // Of ten minutes with 40 slow requests each.
+    assert_eq!(answer["count"]["estimate"], 400, "{answer}");
+    let histogram = server.json("/v1/histogram?selector=x_seconds").await;
+    assert_eq!(histogram["series"], 1, "its buckets were counted");
+}
+
 /// CAQL of a histogram of remote write 1, or of a misspelt name, had no values and no warning; a
 /// change of its series did not say where they are.
 #[tokio::test]

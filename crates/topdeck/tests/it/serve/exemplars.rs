@@ -102,8 +102,13 @@ fn exemplars_survive_a_kill_and_are_listed_with_the_exact_count() {
     server.start();
     assert_eq!(check(&server), before);
     let text = command(&server, &above);
-    let expected =
-        ["2 values, 1 exemplar kept", "max 2.5 s", "https://traces.example/", "route=/pay"];
+    let expected = [
+        "latency{service=\"shop\"}\n",
+        "2 values, 1 exemplar kept",
+        "max 2.5 s",
+        "https://traces.example/",
+        "route=/pay",
+    ];
     expected.iter().for_each(|part| assert!(text.contains(part), "{part}: {text}"));
     let path = "/api/v1/query?query=topdeck_exemplars_rejected_total{reason=\"malformed_id\"}";
     let path = path.replace('{', "%7B").replace('}', "%7D").replace('"', "%22");
