@@ -167,7 +167,7 @@ impl TomlParser<'_> {
                 Err(error) => error,
             };
             let byte = error.span().map_or(start, |span| span.start);
-            self.error(byte, with_nearest_key(error.message()));
+            self.error(byte, with_remedy(error.message()));
             // The others are checked as if the key were the one that was meant.
             let near = nearest_key(error.message())?;
             if !replace_key(&mut fields, byte, near) {
@@ -239,12 +239,22 @@ impl TomlParser<'_> {
     }
 }
 
-/// Rewrites serde's "unknown field `x`, expected one of `a`, `b`" with the nearest key.
-fn with_nearest_key(message: &str) -> String {
+/// Rewrites serde's "unknown field `x`, expected one of `a`, `b`" with the nearest key, and
+/// "missing field `x`" with what to add.
+fn with_remedy(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
-    match quoted.next().filter(|_| message.starts_with("unknown field")) {
-        Some(found) => unknown_name("key", found, &quoted.collect::<Vec<_>>()),
-        None => message.to_owned(),
+    match quoted.next() {
+        Some(found) if message.starts_with("unknown field") => {
+            unknown_name("key", found, &quoted.collect::<Vec<_>>())
+        }
+        Some(key) if message.starts_with("missing field") => {
+            let line = match key {
+                "severity" => "severity = 2 (1 is the worst, 5 the mildest)".to_owned(),
+                other => format!("{other} = \"…\""),
+            };
+            format!("missing key {key:?}; add {line}")
+        }
+        _ => message.to_owned(),
     }
 }
 

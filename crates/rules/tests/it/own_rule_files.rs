@@ -87,6 +87,19 @@ fn of_very_many_unknown_keys_some_are_reported() {
     assert!(file.problems.iter().any(|found| found.message.starts_with("too many unknown keys")));
 }
 
+/// The error was "missing field `severity`", without what to write.
+#[test]
+fn a_rule_without_a_severity_or_name_says_what_to_add() {
+    check(
+        &bad("above = 1"),
+        &["4:1: error: missing key \"severity\"; add severity = 2 (1 is the worst, 5 the mildest)"],
+    );
+    check(
+        "select = \"x\"\n[[rule.criteria]]\nseverity = 1\nabove = 1",
+        &["1:1: error: missing key \"name\"; add name = \"…\""],
+    );
+}
+
 #[test]
 fn problems_of_criteria() {
     check(
