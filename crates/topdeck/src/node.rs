@@ -99,8 +99,9 @@ impl Node {
         // Before any role accepts data.
         begin_volatile_start(&settings, &intake, log);
         let role_context = role_context(&intake, &settings, data);
-        let roles =
-            RunningRoles::start(&settings.roles, &role_context).map_err(Error::from_boxed)?;
+        let started = RunningRoles::start(&settings.roles, &role_context);
+        // A start that fails is no kill: the next one would report that data may be missing.
+        let roles = started.inspect_err(|_| intake.stop()).map_err(Error::from_boxed)?;
         finish_volatile_start(&settings, &intake);
         let context = api::Context::new(Arc::clone(&intake), settings.node.query_service(data))
             .with_routes(roles.routes())
@@ -109,7 +110,15 @@ impl Node {
         context.queries.set_thresholds(roles.thresholds());
         let trimmer = trimmer(&intake, log);
         // Last: a client that sees a healthy server may use all roles.
-        let server = api::Server::start(settings.node.server(data), context.clone()).await?;
+        let server = match api::Server::start(settings.node.server(data), context.clone()).await {
+            Ok(server) => server,
+            Err(error) => {
+                intake.begin_stop(STOP_SPACE_TIMEOUT);
+                roles.stop().await.iter().for_each(|line| log.error(line));
+                intake.stop();
+                return Err(error.into());
+            }
+        };
         let data = data.to_owned();
         if mode == NodeMode::Serve {
             publish_address(&data, &address_lines(&settings, &server), log);

@@ -26,7 +26,7 @@ fn second_start_in_the_same_directory_names_the_first() {
 fn a_port_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = taken.local_addr().expect("it has an address").port();
-    let deck = ServerProcess::new("serve", "");
+    let mut deck = ServerProcess::new("serve", "[statsd]\nudp = [\"127.0.0.1:0\"]\n");
     let text = std::fs::read_to_string(deck.settings()).expect("there are settings");
     let http = format!("127.0.0.1:{}", deck.port);
     std::fs::write(deck.settings(), text.replace(&http, &format!("127.0.0.1:{port}")))
@@ -34,6 +34,12 @@ fn a_port_in_use_is_named() {
     let (status, said) = deck.start_another(&[]);
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains(&format!("127.0.0.1:{port}")), "{said}");
+    // The next start, on another port, said that the last stop was not clean, and each row of the
+    // overview had a gap.
+    std::fs::write(deck.settings(), text).expect("settings");
+    deck.start();
+    assert!(!deck.log().contains("the last stop was not clean"), "{}", deck.log());
+    deck.stop();
     for section in ["statsd", "graphite"] {
         let deck =
             ServerProcess::new("serve", &format!("[{section}]\ntcp = [\"127.0.0.1:{port}\"]\n"));
