@@ -31,8 +31,8 @@ const ERROR_BYTES_MAX: usize = 64 << 10;
 /// Server and credentials.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ServerClient {
-    /// URL of the server [default: that of the environment variable TOPDECK_SERVER, else the local
-    /// server]
+    /// URL of the server, http:// if it has no scheme [default: that of the environment variable
+    /// TOPDECK_SERVER, else the local server]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
 
@@ -129,7 +129,8 @@ impl ServerClient {
         let local = || default_data_dir().and_then(|data| server_of(&data.join(STORE_DIR)));
         let default = || format!("http://127.0.0.1:{}", net::forward_protocol::PORT);
         let environment = || std::env::var(SERVER_VARIABLE).ok().filter(|url| !url.is_empty());
-        self.server.clone().or_else(environment).or_else(local).unwrap_or_else(default)
+        let named = self.server.clone().or_else(environment).map(with_scheme);
+        named.or_else(local).unwrap_or_else(default)
     }
 
     /// Sends a GET request and returns the JSON response.
@@ -321,6 +322,14 @@ impl ServerClient {
     }
 }
 
+/// `localhost:7717` is meant as curl takes it: `http://localhost:7717`.
+fn with_scheme(url: String) -> String {
+    match url.contains("://") {
+        true => url,
+        false => format!("http://{url}"),
+    }
+}
+
 /// The server does not accept a connection.
 pub fn unreachable_error(url: &str, error: &net::dial::Error) -> anyhow::Error {
     anyhow!(
@@ -414,6 +423,20 @@ mod tests {
             .with_ns("from", -5)
             .with_option("step", None::<&str>);
         assert_eq!(parameters.0, "query=sum%28x%7Ba%3D%22b%20c%22%7D%29%20%2B%201&from=-5ns");
+    }
+
+    /// `--server localhost:9` was an invalid URL: "scheme is neither http nor https".
+    #[test]
+    fn server_without_a_scheme_is_asked_by_http() {
+        let url = |server: &str| {
+            let server = Some(server.to_owned());
+            ServerClient { server, ..ServerClient::default() }.url()
+        };
+        assert_eq!(url("localhost:9"), "http://localhost:9");
+        assert_eq!(url("[::1]:9/deck"), "http://[::1]:9/deck");
+        assert_eq!(url("https://north:9"), "https://north:9");
+        // Another scheme stays wrong.
+        assert_eq!(url("ftp://north:9"), "ftp://north:9");
     }
 
     #[test]

@@ -25,6 +25,13 @@ pub(crate) struct Options {
     #[command(subcommand)]
     subcommand: Option<Command>,
 
+    #[command(flatten)]
+    list: ListOptions,
+}
+
+// No doc comment: it would replace the description of `topdeck alerts`.
+#[derive(clap::Args)]
+struct ListOptions {
     /// Print JSON, as `/v1/alerts` or `/v1/alerts/history` responds
     #[arg(long)]
     json: bool,
@@ -71,6 +78,8 @@ pub(crate) struct Options {
 
 subcommands! {
     Command:
+    /// Show the active alerts, as without a subcommand
+    List(ListOptions) => list,
     Ack(acknowledge::AcknowledgeOptions) => acknowledge::acknowledge,
     Unack(acknowledge::UnacknowledgeOptions) => acknowledge::unacknowledge,
     Clear(acknowledge::ClearOptions) => acknowledge::clear,
@@ -94,9 +103,13 @@ Exit status:
 const RED: u8 = 3;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    if let Some(subcommand) = &options.subcommand {
-        return subcommand.run();
+    match &options.subcommand {
+        Some(subcommand) => subcommand.run(),
+        None => list(&options.list),
     }
+}
+
+fn list(options: &ListOptions) -> Result<ExitCode> {
     if options.history {
         print_stdout(history::history(options)?.as_bytes())?;
         return Ok(ExitCode::SUCCESS);

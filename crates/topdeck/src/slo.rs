@@ -20,6 +20,8 @@ pub(crate) struct Options {
 
 subcommands! {
     Command:
+    /// Show all objectives, as without a subcommand
+    List(list::ListOptions) => list::run,
     Show(show::Options) => show::run,
 }
 

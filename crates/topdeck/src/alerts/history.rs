@@ -8,10 +8,10 @@ use render::text::escape_control;
 use render::time::{duration_text, precise_time_text};
 use serde_json::Value;
 
-use super::Options;
+use super::ListOptions;
 
 /// Text of the changes that the options select.
-pub(super) fn history(options: &Options) -> Result<String> {
+pub(super) fn history(options: &ListOptions) -> Result<String> {
     let mut parameters = options.search_parameters();
     for (name, value) in [("from", &options.from), ("to", &options.to), ("event", &options.event)] {
         parameters = parameters.with_option(name, value.as_ref());
@@ -25,7 +25,7 @@ pub(super) fn history(options: &Options) -> Result<String> {
     }
 }
 
-impl Options {
+impl ListOptions {
     /// Parameters of a search.
     pub(super) fn search_parameters(&self) -> RequestParameters {
         let parameters = RequestParameters::default().with_option("text", self.text.as_ref());

@@ -274,8 +274,11 @@ fn a_store_in_use_names_the_server_that_uses_it() {
 fn a_server_that_does_not_answer_is_named_with_a_remedy() {
     let dir = TestDir::new();
     let port = crate::environment::free_port();
-    let found = run(&dir, &format!("cardinality --server http://127.0.0.1:{port}"));
     let start = format!("topdeck: cannot reach the server at http://127.0.0.1:{port}: ");
+    // The same, as curl takes it.
+    let found = run(&dir, &format!("cardinality --server 127.0.0.1:{port}"));
+    assert!(found.stderr.starts_with(&start), "{}", found.stderr);
+    let found = run(&dir, &format!("cardinality --server http://127.0.0.1:{port}"));
     assert!(found.stderr.starts_with(&start), "{}", found.stderr);
     assert!(found.stderr.contains("start it with `topdeck serve`"), "{}", found.stderr);
     assert_eq!(found.status, 1);

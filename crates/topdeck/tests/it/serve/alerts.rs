@@ -126,13 +126,15 @@ fn prometheus_clients_read_rules_and_alerts() {
     let alerts = server.get("/api/v1/alerts").json();
     assert_eq!(alerts["data"]["alerts"][0]["labels"]["alertname"], "Deep", "{alerts:#}");
     let url = format!("http://127.0.0.1:{}", server.port);
-    let run = topdeck(&["alerts", "--server", &url], b"");
-    assert_eq!(run.status, 3, "{}{}", run.stdout, run.stderr);
-    assert!(
-        run.stdout.starts_with("red 1\n") && run.stdout.contains("Deep{host=\"a\""),
-        "{}",
-        run.stdout
-    );
+    for command in [&["alerts"][..], &["alerts", "list"]] {
+        let run = topdeck(&[command, &["--server", &url]].concat(), b"");
+        assert_eq!(run.status, 3, "{}{}", run.stdout, run.stderr);
+        assert!(
+            run.stdout.starts_with("red 1\n") && run.stdout.contains("Deep{host=\"a\""),
+            "{}",
+            run.stdout
+        );
+    }
 }
 
 #[test]

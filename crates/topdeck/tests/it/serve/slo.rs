@@ -76,9 +76,12 @@ fn a_budget_that_burns_is_an_alert_and_another_threshold_changes_the_past() {
     wait_until("the list has its budget", || {
         state(&server, "checkout").as_deref() == Some("spent")
     });
-    let run = topdeck(&["slo", "--server", &url], b"");
-    assert_eq!(run.status, 3, "{}{}", run.stdout, run.stderr);
-    assert!(run.stdout.contains("checkout") && run.stdout.contains("spent"), "{}", run.stdout);
+    // `slo list` was "unexpected argument 'list'".
+    for command in [&["slo"][..], &["slo", "list"]] {
+        let run = topdeck(&[command, &["--server", &url]].concat(), b"");
+        assert_eq!(run.status, 3, "{}{}", run.stdout, run.stderr);
+        assert!(run.stdout.contains("checkout") && run.stdout.contains("spent"), "{}", run.stdout);
+    }
     let run = topdeck(&["slo", "show", "checkout", "--threshold", "2s", "--server", &url], b"");
     assert_eq!(run.status, 0, "{}{}", run.stdout, run.stderr);
     assert!(run.stdout.starts_with("checkout: 100 % of the budget left"), "{}", run.stdout);
