@@ -21,8 +21,12 @@ test("the requests of an alert are those of its rule's distribution with its lab
   expect(distributionOf(labels, rule({ distribution }))).toEqual({
     threshold: "800ms",
     selector: 'request_duration{region="eu",service="payment"}',
-    limit: "800ms",
+    limit: "800 ms",
   });
+  // An SLO with a threshold of 1 s was "above 1000ms".
+  const limitOf = (threshold: string) =>
+    distributionOf(labels, rule({ distribution: { ...distribution, threshold } }))?.limit;
+  expect([limitOf("1000ms"), limitOf("0.25")]).toEqual(["1 s", "0.25"]);
   expect(distributionOf(labels, rule({}))).toBeNull();
   expect(distributionOf(labels, undefined)).toBeNull();
 });

@@ -147,6 +147,21 @@ test("what is unknown is after what is known, unless it was affected today", () 
   const ended = row({ service: "ended", state: "unknown", worstHour: hour });
   const order = unknownLast([probe, fell, ended, row({ service: "cart" })]);
   expect(order.map(({ service }) => service)).toEqual(["fell", "ended", "cart", "probe"]);
+  // On a new server, metrics of jobs that had ended were above what has values.
+  const job = row({
+    service: "job",
+    state: "unknown",
+    threshold: null,
+    countNow: 0,
+    unusual: { ratio: null, reason: "history too short", days: 0, daysMin: 3 },
+  });
+  const fresh = row({ service: "fresh", state: "unknown", threshold: null, countNow: 9 });
+  const young = unknownLast([
+    job,
+    fresh,
+    row({ service: "silent", state: "unknown", countNow: 0 }),
+  ]);
+  expect(young.map(({ service }) => service)).toEqual(["fresh", "silent", "job"]);
 });
 
 test("a row opens the heatmap where its data is", () => {

@@ -97,7 +97,8 @@ pub(crate) fn day_name(document: &Value) -> &'static str {
     if times.has_yesterday() { "since yesterday" } else { TODAY }
 }
 
-/// Rows in their order, but what is not known now after what is, unless it was affected today; and
+/// Rows in their order, but what is not known now after what is, unless it was affected today; then
+/// what has no values now and never had a threshold, as the metrics of a job that has ended; and
 /// last what had no values today. The page has the same order.
 fn sorted_rows(rows: &[Value]) -> Vec<&Value> {
     let rank = |row: &Value| {
@@ -106,8 +107,10 @@ fn sorted_rows(rows: &[Value]) -> Vec<&Value> {
         let has_none = row["count_today"] == 0 && row["heatmap"].is_null() && is_read;
         let was_affected = row["state_today"] == "affected" || !row["worst_hour"].is_null();
         let is_unknown = row["state"] == "unknown" && !was_affected;
+        let is_idle = is_read && row["threshold"].is_null() && row["count_now"] == 0;
         match (has_none, is_unknown) {
-            (true, _) => 2,
+            (true, _) => 3,
+            (false, true) if is_idle => 2,
             (false, true) => 1,
             (false, false) => 0,
         }
@@ -204,13 +207,21 @@ fn wait_text(row: &Value, document: &Value) -> Option<String> {
         true => format!(", in about {:.0} min", (seconds / 60.0).ceil() + 5.0),
         false => String::new(),
     };
+    let needed = match today < needed {
+        true => {
+            let today = value_formatter::count(today);
+            format!(" from {needed} on ({today} {})", day_name(document))
+        }
+        false => String::new(),
+    };
+    let (one, many, example) = match row["counts"].as_str() {
+        Some("requests") => ("request", "requests", "250ms"),
+        _ => ("value", "values", "LIMIT"),
+    };
     Some(format!(
-        "{} {} in the last 5 min; a threshold is learned from {needed} on ({} {}){wait}, or set \
-         one: --threshold {}=250ms",
-        value_formatter::count(row["count_now"].as_u64()?),
-        row["counts"].as_str().unwrap_or("values"),
-        value_formatter::count(today),
-        day_name(document),
+        "{} in the last 5 min; a threshold is learned{needed}{wait}, or set one: --threshold \
+         {}={example}",
+        plural(row["count_now"].as_u64()?, one, many),
         escape_control(name),
     ))
 }
@@ -503,8 +514,11 @@ mod tests {
         };
         let mut unread = row("unread", "unknown", "unknown", 0);
         unread["unusual"] = Value::Null;
+        let mut idle = row("idle", "unknown", "unknown", 5);
+        idle["count_now"] = 0.into();
         let rows = [
             row("empty", "unknown", "unknown", 0),
+            idle,
             unread,
             row("quiet", "unknown", "usual", 5),
             row("affected", "unknown", "affected", 5),
@@ -513,7 +527,7 @@ mod tests {
         ];
         let sorted = sorted_rows(&rows);
         let names: Vec<&str> = sorted.iter().filter_map(|row| row["name"].as_str()).collect();
-        assert_eq!(names, ["affected", "usual", "uncertain", "unread", "quiet", "empty"]);
+        assert_eq!(names, ["affected", "usual", "uncertain", "unread", "quiet", "idle", "empty"]);
         let text = text_of(&json!({"total": 6, "rows": rows}));
         assert!(text.find("affected") < text.find("empty"), "{text}");
     }
@@ -542,6 +556,15 @@ mod tests {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         assert!(!text.contains("unknown"), "{text}");
+        // "1 requests", and bytes with a threshold of 250ms; 956 requests had to reach 500.
+        let mut bytes = row.clone();
+        bytes["unit"] = "B".into();
+        (bytes["counts"], bytes["count_now"]) = ("values".into(), 1.into());
+        bytes["count_today"] = 956.into();
+        let text = text_of(&document(&bytes));
+        let expected = "1 value in the last 5 min; a threshold is learned, in about 5 min, or set \
+                        one: --threshold latency=LIMIT";
+        assert!(text.contains(expected), "{text}");
         // A silent one is unknown.
         let mut silent = row.clone();
         (silent["count_now"], silent["rate"]) = (0.into(), 0.0.into());

@@ -58,7 +58,9 @@ export function distributionOf(
   }
   if (!rule?.distribution) return null;
   const { threshold, selector } = rule.distribution;
-  return { threshold, selector: withLabels(selector, labels, rule), limit: threshold };
+  // Rules of SLOs have `1000ms` for 1 s.
+  const limit = /^[\d.]+m?s$/.test(threshold) ? limitOf(threshold).limit : threshold;
+  return { threshold, selector: withLabels(selector, labels, rule), limit };
 }
 
 /** A limit such as `250ms` in PromQL, which knows neither `us` nor `min`, and as it is shown. */

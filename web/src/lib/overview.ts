@@ -536,9 +536,14 @@ export function nameOf(row: OverviewRow): string {
   return row.service ? `${row.service} (${row.name})` : row.name;
 }
 
-/** In their order, but what is not known now after what is, unless it was affected today. */
+/**
+ * In their order, but what is not known now after what is, unless it was affected today; last what
+ * has no values now and never had a threshold.
+ */
 export function unknownLast(rows: readonly OverviewRow[]): OverviewRow[] {
-  const rank = ({ state, stateToday, worstHour }: OverviewRow) =>
-    state === "unknown" && stateToday !== "affected" && worstHour === null ? 1 : 0;
+  const rank = (row: OverviewRow) => {
+    if (row.state !== "unknown" || row.stateToday === "affected" || row.worstHour) return 0;
+    return row.threshold || row.countNow || isUnread(row) ? 1 : 2;
+  };
   return [...rows].sort((a, b) => rank(a) - rank(b));
 }
