@@ -37,7 +37,7 @@ pub(crate) fn alert_link(external_url: &str, rule: &Rule, alert: &Alert) -> Opti
     settings.push(("from", time_text(since_ns.saturating_sub(AROUND_NS))?));
     settings.push(("to", time_text(since_ns.saturating_add(AROUND_NS))?));
     settings.extend(threshold.map(|threshold| ("threshold", threshold)));
-    settings.sort_unstable();
+    model::sort::by(&mut settings, Ord::cmp);
     settings.push(("v", LINK_VERSION.to_owned()));
     let settings: Vec<String> = settings
         .iter()

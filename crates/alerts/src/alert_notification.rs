@@ -10,6 +10,7 @@ use rules::{
     Alert, AlertAcknowledgement, AlertClearance, AlertState, EvaluatedGroup, EvaluatedRule, Rule,
 };
 
+use crate::alert_selection::alert_labels;
 use crate::forecast_text::forecast_text;
 use crate::received_alerts::ReceivedAlert;
 use crate::series_change_alerts::is_series_change;
@@ -62,7 +63,7 @@ pub(crate) fn notification(
         state,
         severity: alert_severity(alert.severity(), labels.get("severity")),
         name: own.name.clone(),
-        labels: labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        labels: alert_labels(labels),
         annotations: own_annotations(&alert.annotations),
         since_ns: alert.fired_at_ns.unwrap_or(alert.active_at_ns),
         at_ns: at_ns.unwrap_or(alert.active_at_ns),

@@ -76,5 +76,5 @@ pub(crate) fn rule_alert_labels(labels: &LabelSet, alert: &Alert) -> AlertLabels
 
 /// Labels of an alert of a rule, which identify it.
 pub(crate) fn alert_labels(labels: &LabelSet) -> AlertLabels {
-    labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    model::sort::map(labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())))
 }

@@ -44,16 +44,15 @@ impl HistoryRecorder {
     /// Changes of a group since it was last recorded.
     pub(crate) fn of_group(&mut self, group: &EvaluatedGroup, now_ns: i64) -> Vec<HistoryEntry> {
         let key = (group.file().to_owned(), group.name().to_owned());
-        let active: BTreeMap<LabelSet, RecordedAlert> = (group.rules().iter())
-            .flat_map(|rule| {
-                let alerts = rule.alerts().alerts();
-                let active = alerts.filter(|(_, alert)| alert.state != AlertState::Inactive);
-                active.map(move |(labels, alert)| {
-                    let name = &rule.rule().name;
-                    (labels.clone(), RecordedAlert::of_rule(group, name, labels, alert))
-                })
-            })
-            .collect();
+        let mut active = BTreeMap::new();
+        for rule in group.rules() {
+            let alerts = rule.alerts().alerts();
+            for (labels, alert) in alerts.filter(|(_, alert)| alert.state != AlertState::Inactive) {
+                let name = &rule.rule().name;
+                let recorded = RecordedAlert::of_rule(group, name, labels, alert);
+                active.insert(labels.clone(), recorded);
+            }
+        }
         let before = self.groups.insert(key, active.clone()).unwrap_or_default();
         let mut entries = changes(&before, &active, now_ns);
         for rule in group.rules() {
@@ -92,8 +91,9 @@ impl HistoryRecorder {
         now_ns: i64,
     ) -> Vec<HistoryEntry> {
         let firing = alerts.iter().filter(|alert| alert.is_firing);
-        let active: BTreeMap<AlertLabels, RecordedAlert> =
-            firing.map(|alert| (alert.labels.clone(), RecordedAlert::received(alert))).collect();
+        let active: BTreeMap<AlertLabels, RecordedAlert> = model::sort::map(
+            firing.map(|alert| (alert.labels.clone(), RecordedAlert::received(alert))),
+        );
         let before = std::mem::replace(&mut self.received, active.clone());
         let mut entries = changes(&before, &active, now_ns);
         for alert in alerts.iter().filter(|alert| !alert.is_firing) {

@@ -390,11 +390,9 @@ impl RuleWorker {
         self.settings = reloaded.settings;
         self.has_forgotten_primary = false;
         self.user_labels = UserLabels::of(&reloaded.rules.slos);
-        let mut before: BTreeMap<(String, String), EvaluatedGroup> =
-            std::mem::take(&mut self.groups)
-                .into_iter()
-                .map(|scheduled| (key(&scheduled.group), scheduled.group))
-                .collect();
+        let before = std::mem::take(&mut self.groups).into_iter();
+        let before = before.map(|scheduled| (key(&scheduled.group), scheduled.group));
+        let mut before = model::sort::map(before);
         for mut group in reloaded.rules.groups() {
             if let Some(before) = before.remove(&key(&group)) {
                 group.reload(&before);
@@ -474,9 +472,9 @@ fn log_changes(log: &LogFn, before: &EvaluatedGroup, after: &EvaluatedGroup) {
     for (old, new) in before.rules().iter().zip(after.rules()) {
         let states = |rule: &EvaluatedRule| -> BTreeMap<LabelSet, (String, f64)> {
             let alerts = rule.alerts().alerts();
-            alerts
-                .map(|(labels, alert)| (labels.clone(), (state_text(alert), alert.value)))
-                .collect()
+            model::sort::map(
+                alerts.map(|(labels, alert)| (labels.clone(), (state_text(alert), alert.value))),
+            )
         };
         let (old_states, new_states) = (states(old), states(new));
         let inactive = ("inactive".to_owned(), 0.0);

@@ -81,7 +81,7 @@ impl SeriesChangeAlerts {
         }
         let id = change.id();
         let texts = |pairs: [(&str, String); 2]| -> BTreeMap<String, String> {
-            pairs.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
+            model::sort::map(pairs.map(|(name, text)| (name.to_owned(), text)))
         };
         let mut labels = texts([("source", change.source.clone()), (CHANGE_LABEL, id.clone())]);
         labels.insert("alertname".to_owned(), ALERT_NAME.to_owned());

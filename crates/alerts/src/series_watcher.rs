@@ -183,7 +183,7 @@ impl SeriesWatcher {
                 appeared.push((time_ns, activity.series, producer));
             }
         })?;
-        appeared.sort_unstable_by_key(|(time_ns, ..)| *time_ns);
+        model::sort::by_key(&mut appeared, |(time_ns, ..)| *time_ns);
         self.inventory = inventory;
         for (time_ns, series, producer) in appeared {
             let source = self.source_name(producer);

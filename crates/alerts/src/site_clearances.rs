@@ -167,14 +167,14 @@ impl MirroredClearances {
             self.0.get(place).is_none_or(|made_ns| *made_ns != told.told_ns)
         };
         let due = told.by_place.iter().filter(|(place, told)| is_due(place, told));
-        let due = due.map(|(place, told)| (place.clone(), told.clone())).collect();
-        PrimaryClearances { by_place: due }
+        let due = due.map(|(place, told)| (place.clone(), told.clone()));
+        PrimaryClearances { by_place: model::sort::map(due) }
     }
 
     /// All that the primary lists are made.
     pub(crate) fn set(&mut self, told: &PrimaryClearances) {
         let made = told.by_place.iter().map(|(place, told)| (place.clone(), told.told_ns));
-        self.0 = made.collect();
+        self.0 = model::sort::map(made);
     }
 }
 

@@ -177,7 +177,7 @@ fn delete_oldest(dir: &Path, max: usize) {
         .filter_map(|file| Some((file.metadata().ok()?.modified().ok()?, file.path())))
         .collect();
     if files.len() > max {
-        files.sort_unstable();
+        model::sort::by(&mut files, Ord::cmp);
         for (_, path) in &files[..files.len() - max] {
             let _ = fs::remove_file(path);
         }

@@ -65,8 +65,8 @@ fn change_table(before: &[ProcessSeries], after: &[ProcessSeries], over_ns: Opti
             Some(change) => rows.push(report::change_row(metric, &change, over_ns)),
         }
     }
-    rows.sort_unstable();
-    distributions.sort_by_key(|(metric, ..)| values::series_name(metric));
+    model::sort::by(&mut rows, Ord::cmp);
+    model::sort::by_key(&mut distributions, |(metric, ..)| values::series_name(metric));
     let mut text = String::new();
     let is_any = !rows.is_empty() || !distributions.is_empty();
     if !is_any {
@@ -149,8 +149,8 @@ fn compare_processes(processes: [&MatchedProcess; 2], metrics: [&[ProcessSeries]
             ]),
         }
     }
-    rows.sort_unstable();
-    distributions.sort_by_key(|(metric, _)| values::series_name(metric));
+    model::sort::by(&mut rows, Ord::cmp);
+    model::sort::by_key(&mut distributions, |(metric, _)| values::series_name(metric));
     if !rows.is_empty() {
         rows.insert(0, [String::new(), escape_control(&a), escape_control(&b)]);
         text.push('\n');

@@ -27,7 +27,7 @@ impl MetricPatterns {
     pub fn no_match_message(&self, process: &str, metrics: &[ProcessSeries]) -> String {
         const NAMES_MAX: usize = 20;
         let mut names: Vec<&str> = metrics.iter().map(|metric| &metric.name[..]).collect();
-        names.sort_unstable();
+        model::sort::by(&mut names, Ord::cmp);
         names.dedup();
         if names.is_empty() {
             return format!("{process} has no metrics yet");

@@ -159,7 +159,7 @@ impl ObservedRequests {
         }
         let mut groups: Vec<_> =
             groups.into_iter().map(|(value, (n, oldest))| (value, n, oldest)).collect();
-        groups.sort_by_key(|(_, requests, _)| std::cmp::Reverse(*requests));
+        model::sort::by_key(&mut groups, |(_, requests, _)| std::cmp::Reverse(*requests));
         Ok(groups)
     }
 

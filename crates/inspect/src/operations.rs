@@ -70,7 +70,7 @@ impl Operations {
                 age_ns: as_of.age_ns(operation.start_ns),
             }));
         }
-        self.list.sort_by_key(|open| std::cmp::Reverse(open.age_ns));
+        model::sort::by_key(&mut self.list, |open| std::cmp::Reverse(open.age_ns));
     }
 
     /// Removes younger operations. Operations of unknown age stay.
@@ -98,7 +98,7 @@ impl Operations {
             groups.entry(open.tag(by)).or_default().push(open.age_ns);
         }
         let group = |(value, mut ages_ns): (Option<&str>, Vec<Option<u64>>)| {
-            ages_ns.sort_unstable();
+            model::sort::by(&mut ages_ns, Ord::cmp);
             let (middle, last) = ((ages_ns.len() - 1) / 2, ages_ns.len() - 1);
             OperationGroup {
                 value: value.map(str::to_owned),
@@ -108,7 +108,9 @@ impl Operations {
             }
         };
         let mut groups: Vec<OperationGroup> = groups.into_iter().map(group).collect();
-        groups.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.value.cmp(&b.value)));
+        model::sort::by(&mut groups, |a, b| {
+            b.count.cmp(&a.count).then_with(|| a.value.cmp(&b.value))
+        });
         groups
     }
 

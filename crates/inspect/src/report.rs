@@ -26,7 +26,7 @@ pub(crate) fn metrics_table(
         }
         rows.push([escape_control(&values::series_name(metric)), escape_control(&value)]);
     }
-    rows.sort_unstable();
+    model::sort::by(&mut rows, Ord::cmp);
     format_table(&rows, [false, false])
 }
 

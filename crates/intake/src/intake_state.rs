@@ -561,7 +561,7 @@ impl IntakeState {
             let source = SourceCounts { received, accepted: values, dropped, last_problem };
             (producer.id(), (producer.name().to_owned(), source))
         };
-        let sources = lock(&self.producers).values().map(source).collect();
+        let sources = model::sort::map(lock(&self.producers).values().map(source));
         let stages = lock(&self.stages).clone();
         let fed = self.target.store().map(|store| store.ingest_progress()).transpose()?;
         fed.iter().for_each(|fed| self.keep_damaged(fed));

@@ -114,7 +114,7 @@ impl RecentBatches {
 
     /// Pins the batches of these ranges, and evicts other old batches.
     pub(crate) fn keep(&mut self, mut damaged: Vec<Range<u64>>) {
-        damaged.sort_unstable_by_key(|range| range.start);
+        model::sort::by_key(&mut damaged, |range| range.start);
         self.damaged = Some(damaged);
     }
 

@@ -226,7 +226,7 @@ impl PendingSeconds {
 
 /// Merges overlapping intervals: simultaneous stalls of threads are one stall.
 fn merge_overlapping(mut pieces: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
-    pieces.sort_unstable();
+    model::sort::by(&mut pieces, Ord::cmp);
     let mut merged: Vec<(u64, u64)> = Vec::new();
     for (from, to) in pieces {
         match merged.last_mut() {

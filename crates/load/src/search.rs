@@ -439,7 +439,7 @@ impl<E> SearchState<'_, E> {
                 None => known.push((step.rate, vote, step.is_generator_limited)),
             }
         }
-        known.sort_by(|a, b| a.0.total_cmp(&b.0));
+        model::sort::by(&mut known, |a, b| a.0.total_cmp(&b.0));
         let parted = known.iter().find(|one| one.1 < 0);
         let upper_bound = match parted {
             Some((rate, _, true)) => UpperBound::GeneratorLimited(*rate),

@@ -410,12 +410,13 @@ impl<'a> RecordWords<'a> {
     }
 
     fn map(&mut self) -> Result<BTreeMap<String, String>, RecordError> {
-        let entry = |item: &str| {
+        let mut map = BTreeMap::new();
+        for item in self.items()? {
             let (name, value) =
                 item.split_once('=').ok_or_else(|| RecordError("no = in a label".to_owned()))?;
-            Ok((decode_text(name)?, decode_text(value)?))
-        };
-        self.items()?.into_iter().map(entry).collect()
+            map.insert(decode_text(name)?, decode_text(value)?);
+        }
+        Ok(map)
     }
 
     fn bracket(&mut self) -> Result<Option<Bracket>, RecordError> {

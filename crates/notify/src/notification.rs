@@ -168,7 +168,7 @@ impl Notification {
         let label = |(name, value): (&String, &String)| {
             (cut(name, SHORT_LABEL_CHARS), cut(value, SHORT_LABEL_CHARS))
         };
-        self.labels = labels.map(label).collect();
+        self.labels = model::sort::map(labels.map(label));
         // A URL that is cut leads nowhere.
         self.link = self.link.take().filter(|link| link.len() <= SHORT_TEXT_CHARS);
         let notes = cut(self.notes.as_deref().unwrap_or_default(), SHORT_TEXT_CHARS);

@@ -303,7 +303,7 @@ fn join_shifts(mut events: Vec<CalendarEvent>) -> Vec<CalendarShift> {
             bounds.push((event.end_ns, false, at));
         }
     }
-    bounds.sort_unstable();
+    model::sort::by(&mut bounds, Ord::cmp);
     let mut shifts: Vec<CalendarShift> = Vec::new();
     let mut active: BTreeSet<usize> = BTreeSet::new();
     let mut from_ns = i64::MIN;

@@ -139,7 +139,7 @@ impl PictureLinks {
                 _ => {}
             }
         }
-        others.sort_unstable();
+        model::sort::by(&mut others, Ord::cmp);
         if let Some((newest, _)) = others.last()
             && fs::metadata(published)?.modified()? <= *newest
         {

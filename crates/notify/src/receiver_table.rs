@@ -55,8 +55,9 @@ impl ReceiverTable {
         rotations: Vec<OnCallRotation>,
         escalations: Vec<EscalationPolicy>,
     ) -> ReceiverTable {
-        let rotations = rotations.into_iter().map(|one| (one.name.clone(), one)).collect();
-        let escalations = escalations.into_iter().map(|one| (one.name.clone(), one)).collect();
+        let rotations = rotations.into_iter().map(|one| (one.name.clone(), one));
+        let escalations = escalations.into_iter().map(|one| (one.name.clone(), one));
+        let (rotations, escalations) = (model::sort::map(rotations), model::sort::map(escalations));
         ReceiverTable { contacts, rotations, escalations }
     }
 

@@ -141,7 +141,7 @@ impl RotationTable {
         let of_people = of_people.map(|(name, to)| (name.clone(), to.get_ref().clone()));
         let own =
             names.of_kind(ReceiverKind::Contact).map(|name| (name.to_owned(), name.to_owned()));
-        let contacts: BTreeMap<String, String> = own.chain(of_people).collect();
+        let contacts: BTreeMap<String, String> = model::sort::map(own.chain(of_people));
         match read_calendar(&dir.join(path.get_ref()), &contacts, zone) {
             Ok(calendar) => {
                 let zone = calendar.zone().clone();

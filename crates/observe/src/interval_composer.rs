@@ -220,7 +220,7 @@ impl IntervalComposer {
 fn merge_in_flight(mut summaries: Vec<InFlightSummary>) -> Vec<InFlightSummary> {
     let name =
         |of: &InFlightSummary| (of.service, of.verb.clone(), of.statement.clone(), of.is_wait);
-    summaries.sort_by_cached_key(name);
+    model::sort::by_key(&mut summaries, name);
     summaries.dedup_by(|later, kept| {
         let is_same = name(later) == name(kept);
         if is_same {

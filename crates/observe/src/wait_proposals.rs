@@ -40,7 +40,7 @@ impl WaitProposals {
     pub(crate) fn proposals(&self) -> Vec<(&WaitName, ProposedWait)> {
         let proposal = |(name, spikes)| Some((name, TimeoutSpikes::proposal(spikes)?));
         let mut proposals: Vec<_> = self.0.iter().filter_map(proposal).collect();
-        proposals.sort_unstable_by_key(|(name, _)| *name);
+        model::sort::by_key(&mut proposals, |(name, _)| *name);
         proposals
     }
 }

@@ -58,7 +58,7 @@ impl LockWaits {
     /// Adds the result of [`sql`], read when that many sessions waited.
     pub(crate) fn add(&mut self, rows: &[ResultRow], waiting: u64) {
         let sessions: BTreeMap<u32, BlockedSession<'_>> =
-            rows.iter().filter_map(BlockedSession::read).collect();
+            model::sort::map(rows.iter().filter_map(BlockedSession::read));
         let ages = sessions.values().filter_map(|session| session.wait_seconds);
         ages.for_each(|age| self.ages.record((age * 1e9).max(0.0)));
         let blocked = sessions.values().filter(|it| !it.blockers.is_empty()).count() as u64;

@@ -6,7 +6,7 @@
 //! the Shannon entropy, 1991): 0 if the shares are equal, 1 if the label determines whether a value
 //! is inside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use hist::{Bracket, LimitInclusion, Mixture};
@@ -139,12 +139,10 @@ pub fn break_down(
         estimate: all_count - inside.estimate,
         upper: all_count - inside.lower,
     };
-    let names: BTreeMap<&str, ()> = handles
-        .iter()
-        .flat_map(|handle| handle.labels.iter().map(|(name, _)| (name, ())))
-        .collect();
+    let names: BTreeSet<&str> =
+        handles.iter().flat_map(|handle| handle.labels.iter().map(|(name, _)| name)).collect();
     let mut labels = Vec::new();
-    for name in names.into_keys() {
+    for name in names {
         let mut by_value: BTreeMap<&str, [Bracket<u64>; 2]> = BTreeMap::new();
         for (handle, counts) in &counted {
             let group_count = by_value.entry(handle.labels.get(name)).or_insert(zero);

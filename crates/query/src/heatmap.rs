@@ -75,7 +75,7 @@ fn row_period(
         let end = range.end.min(start.saturating_add(PERIOD_WINDOW_NS));
         let mut rows = Vec::new();
         view.samples(series, start..end, &mut |sample| rows.push((sample.start, sample.end)))?;
-        rows.sort_unstable_by_key(|row| row.1);
+        model::sort::by_key(&mut rows, |row| row.1);
         longest = longer_period(longest, RowPeriod::detect(&rows));
     }
     Ok(longest)

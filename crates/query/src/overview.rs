@@ -511,14 +511,10 @@ impl Overview {
             self.unranked.extend(beyond.map(|key| (key.name.clone(), why.clone())));
         }
         let mut held = std::mem::take(&mut self.rows);
-        self.rows = found
-            .into_iter()
-            .take(ROWS_MAX)
-            .map(|(key, series)| {
-                let state = held.remove(&key).unwrap_or_default();
-                (key, state.with_series(series))
-            })
-            .collect();
+        for (key, series) in found.into_iter().take(ROWS_MAX) {
+            let state = held.remove(&key).unwrap_or_default();
+            self.rows.insert(key, state.with_series(series));
+        }
         // Keys are sorted by name, then by unit.
         let neighbours = self.rows.keys().zip(self.rows.keys().skip(1));
         let differ = neighbours.filter(|(a, b)| a.name == b.name && a.unit != b.unit);

@@ -135,7 +135,7 @@ impl SelectionSummary {
         self.deleted = first.map(|first| (deleted.len() as u64, first));
         let all = view.select(&Selector::All);
         let mut names: Vec<&str> = all.iter().map(|found| found.series.name()).collect();
-        names.sort_unstable();
+        model::sort::by(&mut names, Ord::cmp);
         names.dedup();
         self.metric_count = names.len() as u64;
         self.metrics = names.into_iter().take(METRICS_NAMED).map(str::to_owned).collect();

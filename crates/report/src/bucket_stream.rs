@@ -97,7 +97,7 @@ impl BucketScrape {
     /// `None` if the bounds differ, or there is no finite one.
     fn values_since(&self, before: &BucketScrape) -> Option<Mixture> {
         let mut buckets = self.buckets.clone();
-        buckets.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        model::sort::by(&mut buckets, |a, b| a.0.total_cmp(&b.0));
         let (mut bounds, mut counts, mut below) = (Vec::new(), Vec::new(), 0_u64);
         for (bound, count) in buckets {
             let (_, earlier) = before.buckets.iter().find(|of| of.0 == bound)?;

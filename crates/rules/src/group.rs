@@ -522,11 +522,9 @@ impl GroupIteration<'_> {
             .iter()
             .fold(series.clone(), |labels, (name, text)| labels.with(name, &expand(text)))
             .with(ALERT_NAME, &rule.name);
-        let annotations = settings
-            .annotations
-            .iter()
-            .map(|(name, text)| (name.clone(), expand(text)))
-            .collect::<LabelMap>();
+        let annotations = settings.annotations.iter();
+        let annotations: LabelMap =
+            model::sort::map(annotations.map(|(name, text)| (name.clone(), expand(text))));
         AlertElement { labels, annotations, series, value: sample.number(), matched: None }
     }
 

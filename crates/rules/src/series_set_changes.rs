@@ -97,9 +97,9 @@ pub fn read_changes(view: &ReadView, range: Range<i64>) -> store::Result<Vec<Ser
         let source = series.label(SOURCE_TAG).unwrap_or_default().to_owned();
         changes.push(SeriesSetChange { time_ns, source, text, acceptance: None });
     })?;
-    let key =
-        |change: &SeriesSetChange| (change.time_ns, change.text.clone(), change.source.clone());
-    changes.sort_by_cached_key(key);
+    model::sort::by(&mut changes, |a, b| {
+        (a.time_ns, &a.text, &a.source).cmp(&(b.time_ns, &b.text, &b.source))
+    });
     // After a kill, a change may be stored again.
     changes.dedup();
     changes.drain(..changes.len().saturating_sub(CHANGES_MAX));

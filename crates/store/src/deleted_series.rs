@@ -64,7 +64,7 @@ impl StoreInner {
             return Ok(0);
         }
         let mut ids: Vec<SeriesId> = empty.into_iter().collect();
-        ids.sort_unstable();
+        model::sort::by(&mut ids, Ord::cmp);
         self.storage.delete_series(&ids)?;
         let numbers: Vec<SeriesNumber> = ids.iter().filter_map(|id| index.number(id)).collect();
         let canonical_keys =

@@ -397,7 +397,7 @@ impl Manifest {
             .chunk_by(|a, b| a.producer == b.producer)
             .map(|gaps| (gaps.len(), gaps[0].producer))
             .collect();
-        of_producers.sort_unstable();
+        model::sort::by(&mut of_producers, Ord::cmp);
         while let Some((_, producer)) =
             of_producers.pop().filter(|_| self.gaps.len() > GAPS_MAX / 2)
         {
@@ -445,11 +445,12 @@ fn read_covers(text: &str) -> Option<SourceParts> {
     if text == "-" {
         return Some(SourceParts::new());
     }
-    let day = |part: &str| {
+    let mut parts = SourceParts::new();
+    for part in text.split(';') {
         let (day, numbers) = part.split_once(':')?;
-        Some((day.parse::<i64>().ok()?.checked_mul(DAY)?, read_ranges(numbers)?))
-    };
-    text.split(';').map(day).collect()
+        parts.insert(day.parse::<i64>().ok()?.checked_mul(DAY)?, read_ranges(numbers)?);
+    }
+    Some(parts)
 }
 
 /// Maximum length of a range; this program writes no longer ones.

@@ -138,7 +138,7 @@ impl ReadView {
         });
         let mut latest = in_heads.max();
         let mut parts: Vec<&PartInfo> = self.manifest.parts.values().collect();
-        parts.sort_unstable_by_key(|info| (info.resolution, std::cmp::Reverse(info.end)));
+        model::sort::by_key(&mut parts, |info| (info.resolution, std::cmp::Reverse(info.end)));
         let asked = self.series_queries(series);
         for info in parts {
             // A rollup row ends with its interval, which may end in the future. It counts only if

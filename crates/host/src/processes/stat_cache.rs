@@ -79,7 +79,7 @@ impl ProcStatCache {
             *files -= usize::from(!is_there && known.file.is_some());
             is_there
         });
-        rows.sort_unstable_by_key(|row| row.pid);
+        model::sort::by_key(rows, |row| row.pid);
         Ok(())
     }
 

@@ -240,7 +240,7 @@ fn errors(of: &StatementStatistics) -> String {
     }
     let mut classes: Vec<(&str, u64)> =
         of.failed.iter().map(|(class, failed)| (&**class, failed.last_byte.count())).collect();
-    classes.sort_by_key(|(class, errors)| (std::cmp::Reverse(*errors), *class));
+    model::sort::by_key(&mut classes, |(class, errors)| (std::cmp::Reverse(*errors), *class));
     let names: Vec<&str> = classes.iter().take(3).map(|(class, _)| *class).collect();
     format!("{} ({})", count(of.errors()), escape_control(&names.join(", ")))
 }

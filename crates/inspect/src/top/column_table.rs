@@ -78,7 +78,7 @@ impl ColumnTable {
         let mut widths: Vec<usize> = columns.iter().map(|&at| least(at).min(room)).collect();
         // Remaining space goes to the most important columns first.
         let mut order: Vec<usize> = (0..columns.len()).collect();
-        order.sort_by_key(|&at| self.headings[columns[at]].rank);
+        model::sort::by_key(&mut order, |&at| self.headings[columns[at]].rank);
         for at in order {
             let more = (natural[columns[at]] - widths[at]).min(rest);
             widths[at] += more;

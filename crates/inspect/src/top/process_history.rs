@@ -248,7 +248,7 @@ impl ProcessHistory {
                 }
             }
         }
-        rows.sort_by_key(|series| !series.is_histogram());
+        model::sort::by_key(&mut rows, |series| !series.is_histogram());
         rows
     }
 

@@ -53,7 +53,7 @@ impl ProcessMonitor {
             .map(|(path, one)| sample_process(path.clone(), one, detail))
             .collect();
         // Rows that compare equal are sorted by PID.
-        samples.sort_by(|a, b| a.pid.cmp(&b.pid).then_with(|| a.path.cmp(&b.path)));
+        model::sort::by(&mut samples, |a, b| a.pid.cmp(&b.pid).then_with(|| a.path.cmp(&b.path)));
         for sample in samples.iter().filter(|sample| sample.state.has_ended()) {
             self.attached.remove(&sample.path);
             self.ignored.insert(sample.path.clone());

@@ -128,7 +128,9 @@ impl SortOrder {
 
     /// Sorts processes; the sort is stable, and unknown values come last in both directions.
     pub(crate) fn sort_processes(self, rows: &mut [&ProcessHistory]) {
-        rows.sort_by(|a, b| self.compare(self.by.process_value(a), self.by.process_value(b)));
+        model::sort::by(rows, |a, b| {
+            self.compare(self.by.process_value(a), self.by.process_value(b))
+        });
     }
 
     /// Sorts the metrics of a process. By metric they keep the order of the process: histograms
@@ -137,9 +139,9 @@ impl SortOrder {
         match (self.by, self.is_reversed) {
             (SortKey::Metric, false) => {}
             (SortKey::Metric, true) => rows.reverse(),
-            _ => {
-                rows.sort_by(|a, b| self.compare(self.by.series_value(a), self.by.series_value(b)))
-            }
+            _ => model::sort::by(rows, |a, b| {
+                self.compare(self.by.series_value(a), self.by.series_value(b))
+            }),
         }
     }
 

@@ -397,7 +397,7 @@ impl DeliveryState {
         let Some(excess) = self.finished.len().checked_sub(remembered_max) else { return };
         let mut times: Vec<_> =
             self.finished.iter().map(|(at, delivery)| (delivery.at_ns, at.clone())).collect();
-        times.sort_unstable();
+        model::sort::by(&mut times, Ord::cmp);
         for (_, at) in times.into_iter().take(excess) {
             self.finished.remove(&at);
         }

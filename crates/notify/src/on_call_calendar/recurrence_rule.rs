@@ -193,7 +193,7 @@ impl RecurrenceRule {
                 self.dates_of_month(first, month_number(first).checked_add(passed)?)?
             }
         };
-        dates.sort_unstable();
+        model::sort::by(&mut dates, Ord::cmp);
         dates.dedup();
         Some(dates)
     }

@@ -309,7 +309,7 @@ impl AlertGroup {
             alerts.map(|alert| (alert.id.clone(), alert.transition))
         };
         let mut content = GroupContent {
-            firing: of_state(false).collect(),
+            firing: model::sort::map(of_state(false)),
             resolved: of_state(true).map(|(id, _)| id).collect(),
             at_ns: now_ns,
         };
@@ -415,7 +415,7 @@ pub(super) fn group_labels(group_by: &GroupBy, labels: &AlertLabels) -> AlertLab
         GroupBy::Labels(names) => names.contains(name),
     };
     let kept = labels.iter().filter(|(name, _)| is_meant(name));
-    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+    model::sort::map(kept.map(|(name, value)| (name.clone(), value.clone())))
 }
 
 fn nanos(duration: Duration) -> i64 {

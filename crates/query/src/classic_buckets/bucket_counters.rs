@@ -62,7 +62,7 @@ impl BucketCounters {
             by_labels.keys().map(|labels| to_owned_labels(labels)).collect();
         let sums = select_parts(view, series, "_sum", &all);
         let mut histograms: BTreeMap<_, &SeriesEntryRef> =
-            histograms.into_iter().map(|found| (labels_of(found), found)).collect();
+            model::sort::map(histograms.into_iter().map(|found| (labels_of(found), found)));
         let (mut layouts, mut all_bounds) = (BTreeSet::new(), BTreeSet::new());
         let mut classic = Vec::with_capacity(by_labels.len());
         for (labels, mut found) in by_labels {

@@ -98,7 +98,7 @@ impl<'a> RowUsers<'a> {
             let user = some.first()?.series.label(label)?;
             (!user.is_empty()).then_some((user, some))
         };
-        RowUsers { label, users: by_user.filter_map(of_user).collect() }
+        RowUsers { label, users: model::sort::map(by_user.filter_map(of_user)) }
     }
 
     pub(super) fn label(&self) -> &str {

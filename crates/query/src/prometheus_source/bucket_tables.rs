@@ -69,7 +69,7 @@ struct BucketCountTable {
 impl BucketCountTable {
     fn new(bounds: &[f64]) -> BucketCountTable {
         let mut order: Vec<usize> = (0..bounds.len()).collect();
-        order.sort_by(|a, b| bounds[*a].total_cmp(&bounds[*b]));
+        model::sort::by(&mut order, |a, b| bounds[*a].total_cmp(&bounds[*b]));
         let ascending = order.iter().map(|at| bounds[*at]).collect();
         BucketCountTable { order, ascending, counts: Vec::new() }
     }

@@ -168,7 +168,7 @@ fn columns(group: &DistributionGroup, columns_max: usize) -> Result<Vec<HeatmapC
 fn interval(group: &DistributionGroup) -> i128 {
     let median = |mut lengths: Vec<i128>| {
         lengths.retain(|&length| length > 0);
-        lengths.sort_unstable();
+        model::sort::by(&mut lengths, Ord::cmp);
         lengths.get(lengths.len() / 2).copied()
     };
     let starts: Vec<i128> = group.rows.keys().copied().map(i128::from).collect();

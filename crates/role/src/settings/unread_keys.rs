@@ -221,5 +221,5 @@ fn remove(root: &mut DeTable<'_>, path: &[PathStep]) {
 
 fn remove_key(table: &mut DeTable<'_>, name: &str) {
     let entries = std::mem::replace(table, std::iter::empty().collect());
-    *table = entries.into_iter().filter(|(key, _)| key.get_ref() != name).collect();
+    table.extend(entries.into_iter().filter(|(key, _)| key.get_ref() != name));
 }

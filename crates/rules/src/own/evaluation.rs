@@ -417,7 +417,7 @@ impl OwnEvaluation<'_> {
             (name.clone(), ProjectedOperand { firing, unknown, is_failing: state.is_failing })
         };
         let operands: BTreeMap<String, ProjectedOperand> =
-            self.inputs.operands.iter().map(operand).collect();
+            model::sort::map(self.inputs.operands.iter().map(operand));
         let found = operands.values().flat_map(|state| state.firing.iter().chain(&state.unknown));
         let mut streams: BTreeSet<LabelSet> = found.cloned().collect();
         streams.extend(self.inputs.watched.iter().cloned());

@@ -59,7 +59,7 @@ fn levels(rules: &[Rule]) -> Vec<usize> {
                 next.push(*reader);
             }
         }
-        next.sort_unstable();
+        model::sort::by(&mut next, Ord::cmp);
         placed.append(&mut level);
         level = next;
     }

@@ -63,7 +63,7 @@ impl TomlParser<'_> {
         for (error, byte) in errors.iter().zip(&error_bytes) {
             self.error(*byte, error.message());
         }
-        error_bytes.sort_unstable();
+        model::sort::by(&mut error_bytes, Ord::cmp);
         let root = root.get_ref();
         for (key, _) in root.iter() {
             if !KEYS.contains(&key.get_ref().as_ref()) {

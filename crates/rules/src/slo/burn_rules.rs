@@ -131,7 +131,7 @@ impl Slo {
         all.insert("slo".to_owned(), plain(&self.name));
         all.extend(labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let annotations: LabelMap =
-            annotations.into_iter().map(|(name, text)| (name.to_owned(), text)).collect();
+            model::sort::map(annotations.map(|(name, text)| (name.to_owned(), text)));
         Rule {
             position: FilePosition { line: 1, column: 1 },
             name: name.to_owned(),

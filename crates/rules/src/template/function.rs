@@ -138,7 +138,7 @@ const FUNCTIONS: &[TemplateFunction] = &[
     plain("args", &[], Some(Any), |_, values| {
         let entries = values.iter().enumerate();
         let entries = entries.map(|(index, value)| (format!("arg{index}"), value.clone()));
-        TemplateValue::map(entries.collect()).ok_or_else(|| {
+        TemplateValue::map(model::sort::map(entries)).ok_or_else(|| {
             format!("nesting limit of values ({}) reached", super::value::VALUE_DEPTH_MAX)
         })
     }),

@@ -108,7 +108,8 @@ impl TemplateValue {
     pub fn text_map(entries: &BTreeMap<String, String>) -> TemplateValue {
         let entries =
             entries.iter().map(|(key, value)| (key.clone(), TemplateValue::text(value.as_str())));
-        let map = TemplateMap { entries: entries.collect(), is_text: true, depth: 1 };
+        let entries = model::sort::map(entries);
+        let map = TemplateMap { entries, is_text: true, depth: 1 };
         TemplateValue::Map(Arc::new(map))
     }
 

@@ -78,11 +78,11 @@ fn top_counts<T: Ord>(
         top_values.push((Reverse(count), what));
         // Sorting after every doubling bounds both memory and comparisons.
         if top_values.len() >= top.saturating_mul(2).max(64) {
-            top_values.sort_unstable();
+            model::sort::by(&mut top_values, Ord::cmp);
             top_values.truncate(top);
         }
     }
-    top_values.sort_unstable();
+    model::sort::by(&mut top_values, Ord::cmp);
     top_values.truncate(top);
     top_values.into_iter().map(|(Reverse(count), what)| (count, what))
 }

@@ -36,7 +36,7 @@ impl ReadView {
         each: &mut dyn FnMut(SeriesActivity),
     ) -> Result<()> {
         let mut parts: Vec<&PartInfo> = self.manifest.base_parts().collect();
-        parts.sort_unstable_by_key(|info| std::cmp::Reverse(info.end));
+        model::sort::by_key(&mut parts, |info| std::cmp::Reverse(info.end));
         let len = u32::try_from(self.inner.index().len()).unwrap_or(u32::MAX);
         let mut some: Vec<(u32, SelectedSeries, Option<u64>)> = Vec::with_capacity(KEYS_AT_ONCE);
         for first in (0..len).step_by(KEYS_AT_ONCE) {

@@ -72,7 +72,7 @@ fn metric_names(process: &mut MatchedProcess) -> Result<String> {
     let histograms =
         metrics.iter().filter(|metric| matches!(metric.value, snapshot::MetricValue::Histogram(_)));
     let mut names: Vec<&str> = histograms.map(|metric| &metric.name[..]).collect();
-    names.sort_unstable();
+    model::sort::by(&mut names, Ord::cmp);
     names.dedup();
     Ok(if names.is_empty() { "it has none".to_owned() } else { names.join(", ") })
 }

@@ -157,7 +157,7 @@ fn replay_text(answer: &Value) -> Option<String> {
                 rows.push((last_ns, more, labels));
             }
         }
-        rows.sort_unstable();
+        model::sort::by(&mut rows, Ord::cmp);
         for (at_ns, state, labels) in &rows {
             table.row(vec![precise_time_text(*at_ns), state.clone(), labels.clone()]);
         }

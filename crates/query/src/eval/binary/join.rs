@@ -66,7 +66,7 @@ pub(super) fn join(
     }
     let mut results = join.results;
     results.retain(|result| !result.stream.is_empty());
-    results.sort_by_key(|result| result.order);
+    model::sort::by_key(&mut results, |result| result.order);
     evaluation.release(&many);
     evaluation.release(&one);
     Ok(results.into_iter().map(|result| result.stream).collect())

@@ -36,7 +36,7 @@ pub(crate) fn burn_rate(
         panic!("BUG: the signature has four vectors");
     };
     let mut labels: Vec<&LabelSet> = total_long.keys().collect();
-    labels.sort_unstable();
+    model::sort::by(&mut labels, Ord::cmp);
     let mut streams = Vec::new();
     for labels in labels {
         let all = [bad_long, total_long, bad_short, total_short].map(|all| all.get(labels));
