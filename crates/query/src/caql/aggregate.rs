@@ -5,15 +5,9 @@
 //! than a slot, it is a window of that length, shown in each of its slots.
 
 use super::function_table::FunctionTable;
-use super::window::{WindowPackage, add_aggregates};
+use super::window::add_aggregates;
 
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
-    add_aggregates::<AggregatePackage>(table);
-}
-
-struct AggregatePackage;
-
-impl WindowPackage for AggregatePackage {
-    const IS_ROLLING: bool = false;
+    add_aggregates(table);
 }

@@ -45,104 +45,93 @@ use crate::value::StepValue;
 
 /// Adds the functions of both packages: a package is the name before the colon.
 pub(super) fn add_functions(table: &mut FunctionTable) {
-    add_package::<FixedPackage>(table, "window");
+    add_package::<false>(table, "window");
 }
 
-/// Package of windows: fixed or rolling.
-pub(crate) trait WindowPackage {
-    /// Whether a slot shows the window that ends with it.
-    const IS_ROLLING: bool;
-}
-
-/// `window:*`.
-pub(crate) struct FixedPackage;
-/// `rolling:*`.
-pub(crate) struct RollingPackage;
-
-impl WindowPackage for FixedPackage {
-    const IS_ROLLING: bool = false;
-}
-
-impl WindowPackage for RollingPackage {
-    const IS_ROLLING: bool = true;
-}
-
-/// Adds the functions of a window package, `window` or `rolling`.
-pub(super) fn add_package<P: WindowPackage>(table: &mut FunctionTable, package: &str) {
-    for (suffix, run) in numeric::<P>() {
+/// Adds the functions of a window package, `window` or `rolling`. In a rolling one a slot shows the
+/// window that ends with it.
+pub(super) fn add_package<const ROLLING: bool>(table: &mut FunctionTable, package: &str) {
+    for (suffix, run) in numeric::<ROLLING>() {
         let unit = match suffix {
             "count" | "popvar" | "changes" | "resets" | "present" | "absent" => Unknown,
             _ => SameAsInputs,
         };
-        let row = add_window::<P>(table, package, suffix, Numbers, run).unit(unit);
+        let row = add_window::<ROLLING>(table, package, suffix, Numbers, run).unit(unit);
         if suffix == "mean" {
             row.quantiles(QuantileRule::Average(AverageOver::Windows));
         }
     }
-    add_window::<P>(table, package, "percentile", Numbers, sorted_window::percentile::<P>)
-        .required("percentile", PERCENT)
-        .unit(SameAsInputs);
-    let inverse = sorted_window::inverse_percentile::<P>;
-    add_window::<P>(table, package, "inverse_percentile", Numbers, inverse)
+    add_window::<ROLLING>(
+        table,
+        package,
+        "percentile",
+        Numbers,
+        sorted_window::percentile::<ROLLING>,
+    )
+    .required("percentile", PERCENT)
+    .unit(SameAsInputs);
+    let inverse = sorted_window::inverse_percentile::<ROLLING>;
+    add_window::<ROLLING>(table, package, "inverse_percentile", Numbers, inverse)
         .required("threshold", Number)
         .unit(Named("percent"));
-    add_window::<P>(table, package, "histogram", Numbers, merged::histogram::<P>)
+    add_window::<ROLLING>(table, package, "histogram", Numbers, merged::histogram::<ROLLING>)
         .output(OutputKind::Histograms)
         .unit(Distributions);
-    add_window::<P>(table, package, "merge", Histograms, merged::merge::<P>).unit(SameAsInputs);
+    add_window::<ROLLING>(table, package, "merge", Histograms, merged::merge::<ROLLING>)
+        .unit(SameAsInputs);
     let (alias, name) = (format!("histogram:{package}"), format!("{package}:merge"));
-    let instead = if P::IS_ROLLING { "rolling:merge" } else { "window:merge" };
+    let instead = if ROLLING { "rolling:merge" } else { "window:merge" };
     table.add_alias(&alias, &name).deprecated(instead);
 }
 
 /// Adds one function of a window package.
-fn add_window<'a, P: WindowPackage>(
+fn add_window<'a, const ROLLING: bool>(
     table: &'a mut FunctionTable,
     package: &str,
     suffix: &str,
     takes: InputKind,
     run: KernelFn,
 ) -> &'a mut CaqlFunctionRow {
-    let skip = match P::IS_ROLLING {
+    let skip = match ROLLING {
         true => DefaultValue::Duration(MINUTE_NS),
         false => DefaultValue::As("window_duration"),
     };
-    let align = if P::IS_ROLLING { "end" } else { "start" };
+    let align = if ROLLING { "end" } else { "start" };
     table
-        .add_map(format!("{package}:{suffix}"), takes, Kernel { margin: margin::<P>, run })
+        .add_map(format!("{package}:{suffix}"), takes, Kernel { margin: margin::<ROLLING>, run })
         .required("window_duration", PositiveDuration)
         .option("skip", PositiveDuration, skip)
         .option("offset", ShiftOrZone, DefaultValue::Duration(0))
         .option("align", OneOf(&["start", "end"]), DefaultValue::Text(align))
         .option("period", PositiveDuration, DefaultValue::Constant(Constant::ViewPeriod))
-        .resample(if P::IS_ROLLING { ResampleRule::Rolling } else { ResampleRule::First })
+        .resample(if ROLLING { ResampleRule::Rolling } else { ResampleRule::First })
 }
 
 /// Functions that fold the numbers of each window, by name suffix.
-fn numeric<P: WindowPackage>() -> [(&'static str, KernelFn); 15] {
+fn numeric<const ROLLING: bool>() -> [(&'static str, KernelFn); 15] {
     [
-        ("sum", fold_windows::<WindowSum, P>),
-        ("mean", fold_windows::<WindowMean, P>),
-        ("max", fold_windows::<Max, P>),
-        ("min", fold_windows::<Min, P>),
-        ("count", fold_windows::<WindowCount, P>),
-        ("stddev", fold_windows::<WindowVariance<true>, P>),
-        ("popvar", fold_windows::<WindowVariance<false>, P>),
-        ("delta", fold_windows::<Delta, P>),
-        ("changes", fold_windows::<Added<Changes>, P>),
-        ("resets", fold_windows::<Added<CounterResets>, P>),
-        ("increase", fold_windows::<Added<CounterIncrease>, P>),
-        ("last", fold_windows::<LastValue, P>),
-        ("first", fold_windows::<FirstValue, P>),
-        ("present", fold_windows::<AnyPresent, P>),
-        ("absent", fold_windows::<AllAbsent, P>),
+        ("sum", fold_windows::<WindowSum, ROLLING>),
+        ("mean", fold_windows::<WindowMean, ROLLING>),
+        ("max", fold_windows::<Max, ROLLING>),
+        ("min", fold_windows::<Min, ROLLING>),
+        ("count", fold_windows::<WindowCount, ROLLING>),
+        ("stddev", fold_windows::<WindowVariance<true>, ROLLING>),
+        ("popvar", fold_windows::<WindowVariance<false>, ROLLING>),
+        ("delta", fold_windows::<Delta, ROLLING>),
+        ("changes", fold_windows::<Added<Changes>, ROLLING>),
+        ("resets", fold_windows::<Added<CounterResets>, ROLLING>),
+        ("increase", fold_windows::<Added<CounterIncrease>, ROLLING>),
+        ("last", fold_windows::<LastValue, ROLLING>),
+        ("first", fold_windows::<FirstValue, ROLLING>),
+        ("present", fold_windows::<AnyPresent, ROLLING>),
+        ("absent", fold_windows::<AllAbsent, ROLLING>),
     ]
 }
 
 /// Adds the functions that fold values finer than a slot.
-pub(super) fn add_aggregates<P: WindowPackage>(table: &mut FunctionTable) {
+pub(super) fn add_aggregates(table: &mut FunctionTable) {
     const MINUTE: DefaultValue = DefaultValue::Duration(MINUTE_NS);
-    for (suffix, run) in numeric::<P>() {
+    for (suffix, run) in numeric::<false>() {
         // Counts and sums of parts of a slot are added.
         let fold = match suffix {
             "count" | "sum" => "sum",
@@ -150,7 +139,11 @@ pub(super) fn add_aggregates<P: WindowPackage>(table: &mut FunctionTable) {
             _ => continue,
         };
         let row = table
-            .add_map(format!("aggregate:{suffix}"), Numbers, Kernel { margin: margin::<P>, run })
+            .add_map(
+                format!("aggregate:{suffix}"),
+                Numbers,
+                Kernel { margin: margin::<false>, run },
+            )
             .optional("period", PositiveDuration, MINUTE)
             .unit(if suffix == "count" { Unknown } else { SameAsInputs })
             .resample(ResampleRule::Numbers(fold));
@@ -158,7 +151,7 @@ pub(super) fn add_aggregates<P: WindowPackage>(table: &mut FunctionTable) {
             row.quantiles(QuantileRule::Average(AverageOver::Period));
         }
     }
-    let merge = Kernel { margin: margin::<P>, run: merged::merge_mixed::<P> };
+    let merge = Kernel { margin: margin::<false>, run: merged::merge_mixed };
     table
         .add_map("aggregate:histogram", Either, merge)
         .output(OutputKind::Histograms)
@@ -167,10 +160,14 @@ pub(super) fn add_aggregates<P: WindowPackage>(table: &mut FunctionTable) {
         .resample(ResampleRule::Merged);
 }
 
-fn fold_windows<F: WindowAggregate, P: WindowPackage>(
+fn fold_windows<F: WindowAggregate, const ROLLING: bool>(
     call: KernelInput<'_>,
 ) -> Result<Vec<Stream>> {
-    let windows = SlotWindows::for_call::<P>(&call)?;
+    fold_all::<F>(call, ROLLING)
+}
+
+fn fold_all<F: WindowAggregate>(call: KernelInput<'_>, is_rolling: bool) -> Result<Vec<Stream>> {
+    let windows = SlotWindows::for_call(&call, is_rolling)?;
     let of = |stream: Stream| {
         let add = |held: &mut F, more: &F| {
             held.merge(more);
@@ -191,11 +188,11 @@ struct SlotWindows {
 }
 
 impl SlotWindows {
-    fn for_call<P: WindowPackage>(call: &KernelInput<'_>) -> Result<SlotWindows> {
+    fn for_call(call: &KernelInput<'_>, is_rolling: bool) -> Result<SlotWindows> {
         let calendar = parse_calendar(call.arguments)
             .map_err(|message| Error::Execution { span: call.span, message })?;
         let steps = call.steps;
-        let is_trailing = is_shown_at_end::<P>(call.arguments) || call.context.is_serial;
+        let is_trailing = is_shown_at_end(call.arguments, is_rolling) || call.context.is_serial;
         let slots = call.slots_before + steps.count + call.slots_after;
         let start = i128::from(steps.start) - call.slots_before as i128 * i128::from(steps.step);
         // First slot that starts at or after a time.
@@ -206,7 +203,7 @@ impl SlotWindows {
         };
         let (mut ranges, mut repeats): (Vec<Range<usize>>, Vec<usize>) = (Vec::new(), Vec::new());
         for time in steps.times() {
-            let (from, to) = window_of_slot::<P>(&calendar, is_trailing, time, steps.step);
+            let (from, to) = window_of_slot(&calendar, (is_trailing, is_rolling), time, steps.step);
             let (mut first, mut end) = (slot(from), slot(to));
             if first >= end {
                 first = slot(from.saturating_add(1)) - 1;
@@ -265,9 +262,9 @@ fn present_values<T>(
 }
 
 /// Start and end of the window that a slot shows.
-fn window_of_slot<P: WindowPackage>(
+fn window_of_slot(
     calendar: &WindowCalendar,
-    is_trailing: bool,
+    (is_trailing, is_rolling): (bool, bool),
     time: i64,
     step: i64,
 ) -> (i64, i64) {
@@ -275,12 +272,16 @@ fn window_of_slot<P: WindowPackage>(
         let start = calendar.floor(time);
         return (start, calendar.end_of(start));
     }
-    let end = calendar.floor(if P::IS_ROLLING { time.saturating_add(step) } else { time });
+    let end = calendar.floor(if is_rolling { time.saturating_add(step) } else { time });
     (calendar.start_of(end), end)
 }
 
 /// Slots before and after the requested ones that windows need.
-fn margin<P: WindowPackage>(arguments: &Arguments, steps: StepGrid) -> SlotMargin {
+fn margin<const ROLLING: bool>(arguments: &Arguments, steps: StepGrid) -> SlotMargin {
+    margin_of(arguments, steps, ROLLING)
+}
+
+fn margin_of(arguments: &Arguments, steps: StepGrid, is_rolling: bool) -> SlotMargin {
     let Ok(calendar) = parse_calendar(arguments) else { return SlotMargin::default() };
     let (first, last) = (steps.start, steps.end());
     let slots = |time: i128| {
@@ -289,19 +290,20 @@ fn margin<P: WindowPackage>(arguments: &Arguments, steps: StepGrid) -> SlotMargi
     };
     // With #serial, windows always look back, whatever the arguments say, and this function does
     // not know whether the query has it.
-    let (start, _) = window_of_slot::<P>(&calendar, true, first, steps.step);
-    if is_shown_at_end::<P>(arguments) {
+    let (start, _) = window_of_slot(&calendar, (true, is_rolling), first, steps.step);
+    if is_shown_at_end(arguments, is_rolling) {
         return SlotMargin::before(slots(i128::from(first) - i128::from(start)));
     }
-    let start = start.min(window_of_slot::<P>(&calendar, false, first, steps.step).0);
-    let (_, end) = window_of_slot::<P>(&calendar, false, last, steps.step);
+    let untrailed = |time| window_of_slot(&calendar, (false, is_rolling), time, steps.step);
+    let start = start.min(untrailed(first).0);
+    let (_, end) = untrailed(last);
     let after = i128::from(end) - i128::from(last) - i128::from(steps.step);
     SlotMargin { before: slots(i128::from(first) - i128::from(start)), after: slots(after) }
 }
 
 /// Whether a value is shown where its window ends.
-fn is_shown_at_end<P: WindowPackage>(arguments: &Arguments) -> bool {
-    arguments.text("align").map_or(P::IS_ROLLING, |align| align == "end")
+fn is_shown_at_end(arguments: &Arguments, is_rolling: bool) -> bool {
+    arguments.text("align").map_or(is_rolling, |align| align == "end")
 }
 
 /// Window calendar from the arguments, or an error.

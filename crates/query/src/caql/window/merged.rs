@@ -6,22 +6,22 @@ use hist::Mixture;
 
 use super::super::histogram::{from_number, from_value};
 use super::super::kernel::KernelInput;
-use super::{SlotWindows, WindowPackage};
+use super::SlotWindows;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
 use crate::value::StepValue;
 
-pub(super) fn histogram<P: WindowPackage>(call: KernelInput<'_>) -> Result<Vec<Stream>> {
-    merge_windows::<P>(call, |value| value.number().and_then(from_number))
+pub(super) fn histogram<const ROLLING: bool>(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    merge_windows(call, ROLLING, |value| value.number().and_then(from_number))
 }
 
-pub(super) fn merge<P: WindowPackage>(call: KernelInput<'_>) -> Result<Vec<Stream>> {
-    merge_windows::<P>(call, nonempty_distribution)
+pub(super) fn merge<const ROLLING: bool>(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    merge_windows(call, ROLLING, nonempty_distribution)
 }
 
 /// Merges numbers and distributions.
-pub(super) fn merge_mixed<P: WindowPackage>(call: KernelInput<'_>) -> Result<Vec<Stream>> {
-    merge_windows::<P>(call, |value| {
+pub(super) fn merge_mixed(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    merge_windows(call, false, |value| {
         nonempty_distribution(value).or_else(|| from_number(value.number()?))
     })
 }
@@ -31,11 +31,12 @@ fn nonempty_distribution(value: &StepValue) -> Option<Arc<Mixture>> {
     from_value(value).filter(|mixture| !mixture.components().is_empty()).cloned()
 }
 
-fn merge_windows<P: WindowPackage>(
+fn merge_windows(
     call: KernelInput<'_>,
+    is_rolling: bool,
     of: fn(&StepValue) -> Option<Arc<Mixture>>,
 ) -> Result<Vec<Stream>> {
-    let windows = SlotWindows::for_call::<P>(&call)?;
+    let windows = SlotWindows::for_call(&call, is_rolling)?;
     let span = call.span;
     let add = |merged: &mut Arc<Mixture>, more: &Arc<Mixture>| {
         let merged = Arc::make_mut(merged);

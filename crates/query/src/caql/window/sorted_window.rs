@@ -7,15 +7,15 @@ use std::ops::Range;
 
 use super::super::kernel::KernelInput;
 use super::super::points::point;
-use super::{SlotWindows, WindowPackage, present_values};
+use super::{SlotWindows, present_values};
 use crate::error::Result;
 use crate::stream::Stream;
 
 /// Interpolated between the numbers of the ranks around (n − 1)·p (type 7 of Hyndman and Fan,
 /// 1996), as in PromQL.
-pub(super) fn percentile<P: WindowPackage>(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+pub(super) fn percentile<const ROLLING: bool>(call: KernelInput<'_>) -> Result<Vec<Stream>> {
     let share = call.arguments.number("percentile").unwrap_or(50.0) / 100.0;
-    map_sorted::<P>(call, |sorted| {
+    map_sorted(call, ROLLING, |sorted| {
         let last = sorted.len().checked_sub(1)?;
         let rank = share * last as f64;
         let below = (rank.floor() as usize).min(last);
@@ -25,19 +25,22 @@ pub(super) fn percentile<P: WindowPackage>(call: KernelInput<'_>) -> Result<Vec<
 }
 
 /// Percentage of numbers below the threshold.
-pub(super) fn inverse_percentile<P: WindowPackage>(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+pub(super) fn inverse_percentile<const ROLLING: bool>(
+    call: KernelInput<'_>,
+) -> Result<Vec<Stream>> {
     let threshold = call.arguments.number("threshold").unwrap_or(0.0);
-    map_sorted::<P>(call, |sorted| {
+    map_sorted(call, ROLLING, |sorted| {
         let below = sorted.partition_point(|number| *number < threshold);
         (!sorted.is_empty()).then(|| 100.0 * below as f64 / sorted.len() as f64)
     })
 }
 
-fn map_sorted<P: WindowPackage>(
+fn map_sorted(
     call: KernelInput<'_>,
+    is_rolling: bool,
     of: impl Fn(&[f64]) -> Option<f64>,
 ) -> Result<Vec<Stream>> {
-    let windows = SlotWindows::for_call::<P>(&call)?;
+    let windows = SlotWindows::for_call(&call, is_rolling)?;
     let of = |stream: Stream| {
         let numbers =
             |value: &crate::value::StepValue| value.number().filter(|number| !number.is_nan());
