@@ -328,14 +328,14 @@ impl Role for AlertsRole {
     async fn stop(self) -> Result<(), BoxError> {
         self.stop_threads();
         let (threads, notifier) = (self.threads, self.notifier);
-        run_blocking(move || {
+        let stop = move || {
             for thread in threads {
                 // The supervisor has reported a panic.
                 let _ = thread.join();
             }
             notifier.stop();
-        })
-        .await
+        };
+        Ok(run_blocking(stop).await?)
     }
 
     fn log_lines(&self) -> Vec<String> {

@@ -6,7 +6,6 @@
 #[cfg(test)]
 mod tests;
 
-use axum::routing;
 use decode::SeriesSink as _;
 use http::StatusCode;
 use intake::SeriesKeyEncoding;
@@ -25,6 +24,7 @@ use crate::json::Json::{self, Bool, Integer, List, Object, Text};
 use crate::json::integer;
 use crate::parameters::Parameters;
 use crate::route::{ApiRoute, JSON, Parameter, SELECTOR, TIMEOUT};
+use crate::routing;
 use crate::token::Scope;
 use report::document;
 

@@ -1,6 +1,5 @@
 //! `/v1/audit`: reconciliation per producer and stage.
 
-use axum::routing;
 use intake::{Audit, Loss, ProducerAudit, ProducerCounts, SourceCounts, SourceProblem, StageAudit};
 
 use crate::api_error::ApiError;
@@ -9,6 +8,7 @@ use crate::context::Context;
 use crate::json::Json::{self, Bool, Integer, List, Null, Object, Text};
 use crate::json::integer;
 use crate::route::ApiRoute;
+use crate::routing;
 
 pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(
     "/v1/audit",

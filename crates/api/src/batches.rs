@@ -128,7 +128,7 @@ async fn handle_batches(
         let request = if packed { decompress(&body, &limits)?.into() } else { body };
         append_batches(&intake, client.as_deref(), &agent, seal.as_ref(), &request)
     };
-    let mut answer = match tokio::task::spawn_blocking(work).await {
+    let mut answer = match role::run_blocking(work).await {
         Ok(answer) => answer?,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     };

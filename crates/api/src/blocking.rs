@@ -11,7 +11,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, String> {
     let supervised: SupervisedThread = supervisor.thread(THREAD);
-    match tokio::task::spawn_blocking(work).await {
+    match role::run_blocking(work).await {
         Ok(done) => Ok(done),
         Err(error) => match error.try_into_panic() {
             Ok(panic) => {

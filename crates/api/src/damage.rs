@@ -6,7 +6,6 @@
 #[cfg(test)]
 mod tests;
 
-use axum::routing;
 use intake::Supervisor;
 
 use crate::api_error::ApiError;
@@ -17,6 +16,7 @@ use crate::json::Json::{List, Object};
 use crate::json::integer;
 use crate::parameters::Parameters;
 use crate::route::{ApiRoute, JSON, Parameter};
+use crate::routing;
 use crate::token::Scope;
 
 const ACKNOWLEDGE: &[Parameter] = &[

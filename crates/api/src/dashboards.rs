@@ -12,7 +12,6 @@ use std::sync::PoisonError;
 use axum::body::Bytes;
 use axum::extract::Path as Named;
 use axum::response::IntoResponse;
-use axum::routing;
 use disk::OsDisk;
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, ETAG, IF_MATCH, IF_NONE_MATCH};
@@ -26,6 +25,7 @@ use crate::json::Json::{List, Object, Text};
 use crate::json::integer;
 use crate::named_dir::{io_error, is_valid_name, list_entries};
 use crate::route::{ApiRoute, JSON, Parameter};
+use crate::routing;
 use crate::token::Scope;
 
 /// Maximum size of a dashboard in bytes.

@@ -1,7 +1,6 @@
 //! Health check for supervisors and load balancers. It requires no token, so it reports failures
 //! only: dead threads, quarantined inputs, and damage.
 
-use axum::routing;
 use http::StatusCode;
 use intake::{Intake, SourceState};
 
@@ -9,6 +8,7 @@ use crate::context::Context;
 use crate::damage_report;
 use crate::error_response::ErrorResponse;
 use crate::route::ApiRoute;
+use crate::routing;
 
 const KIND: &str = "text/plain";
 

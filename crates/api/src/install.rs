@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use axum::extract::{Path as Named, Request};
 use axum::response::{IntoResponse, Response};
-use axum::routing;
 use axum::{Extension, body};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use serde_json::Value;
@@ -24,6 +23,7 @@ use crate::error_response::ErrorResponse;
 use crate::json::Json::{Integer, Null, Object, Text};
 use crate::response_buffers::SharedBody;
 use crate::route::{ApiRoute, JSON, Parameter};
+use crate::routing;
 use crate::token::{EnrollmentError, Scope, is_secret};
 
 /// Template of the script: `@NAME@` is replaced.

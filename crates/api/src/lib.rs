@@ -45,6 +45,7 @@ mod response_buffers;
 mod role_events;
 mod role_routes;
 mod route;
+mod routing;
 mod rule_replay;
 mod series_changes;
 mod series_set_changes;

@@ -10,7 +10,6 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
-use axum::routing;
 use hist::{Histogram, LimitInclusion};
 use http::{HeaderValue, header};
 use intake::{MetricSnapshot, SnapshotValue};
@@ -18,6 +17,7 @@ use intake::{MetricSnapshot, SnapshotValue};
 use crate::api_error::ApiError;
 use crate::context::Context;
 use crate::route::ApiRoute;
+use crate::routing;
 
 /// First bound as a power of two: 1.024 µs.
 const FIRST_POWER: i32 = 10;

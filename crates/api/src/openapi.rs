@@ -10,13 +10,13 @@ mod tests;
 
 use axum::Router;
 use axum::response::IntoResponse;
-use axum::routing;
 use http::{HeaderValue, header};
 use role::{RouteSpec, WriteRouteSpec};
 
 use crate::context::Context;
 use crate::response_buffers::SharedBody;
 use crate::route::ApiRoute;
+use crate::routing;
 use crate::token::Scope;
 use crate::{
     annotations, audit, batches, damage, dashboards, health, ingest, install, metrics, prometheus,

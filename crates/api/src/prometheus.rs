@@ -21,7 +21,6 @@ mod text_list;
 use std::fmt::Write as _;
 
 use axum::response::{IntoResponse, Response};
-use axum::routing;
 use http::{HeaderValue, header};
 use prometheus_json::write_list;
 
@@ -29,6 +28,7 @@ use crate::api_error::ApiError;
 use crate::bounded_buffer::{BoundedBuffer, JsonBody};
 use crate::json::write_text;
 use crate::route::{ApiRoute, Parameter};
+use crate::routing;
 
 const TIME: Parameter = Parameter::text("time", "evaluation time; default: now");
 const QUERY: Parameter = Parameter::text("query", "PromQL expression").required();

@@ -15,7 +15,6 @@ mod series;
 #[cfg(test)]
 mod tests;
 
-use axum::routing;
 use query::{Language, Limits, QueryRequest, QueryResult, ResultData, Settings, StoreSource};
 use query::{promql, step};
 use store::ReadView;
@@ -27,6 +26,7 @@ use crate::context::Context;
 use crate::parameters::Parameters;
 use crate::query_service::QueryServiceSettings;
 use crate::route::{ApiRoute, FROM, JSON, MAX_SERIES, Parameter, SELECTOR, TIMEOUT, TO};
+use crate::routing;
 use crate::token::Scope;
 use query::maxima::{self, Maxima};
 use report::document::{self, CellEncoding};

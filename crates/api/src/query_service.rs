@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -145,6 +146,21 @@ impl fmt::Debug for StatusSections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Parts")
     }
+}
+
+/// The result of a query of any type: what runs queries is compiled once.
+type AnyAnswer = Box<dyn Any + Send>;
+/// Estimates how much a query reads.
+type EstimateFn = Box<dyn FnOnce(&ReadView, &ActiveQuery) -> u64 + Send>;
+type QueryWork = Box<dyn FnOnce(&ActiveQuery) -> Result<AnyAnswer, ApiError> + Send>;
+type ViewWork = Box<dyn FnOnce(&ReadView, &ActiveQuery) -> Result<AnyAnswer, ApiError> + Send>;
+
+fn into_answer<T: Send + 'static>(result: T) -> AnyAnswer {
+    Box::new(result)
+}
+
+fn from_answer<T: 'static>(answer: AnyAnswer) -> T {
+    *answer.downcast().expect("BUG: a query returned a result of another type")
 }
 
 impl QueryService {
@@ -293,6 +309,18 @@ impl QueryService {
         timeout: Option<Duration>,
         work: impl FnOnce(&ActiveQuery) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
+        let work = move |active: &ActiveQuery| work(active).map(into_answer);
+        self.run_any(class, client, what, timeout, Box::new(work)).await.map(from_answer)
+    }
+
+    async fn run_any(
+        &self,
+        class: QueryClass,
+        client: &ClientId,
+        what: &'static str,
+        timeout: Option<Duration>,
+        work: QueryWork,
+    ) -> Result<AnyAnswer, ApiError> {
         let (active, _gone) = self.begin_query(client, timeout);
         active.enter(class).await?;
         let timer = self.duration_histogram(what);
@@ -309,8 +337,21 @@ impl QueryService {
         estimate: impl FnOnce(&ReadView, &ActiveQuery) -> u64 + Send + 'static,
         work: impl FnOnce(&ReadView, &ActiveQuery) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        enum ClassOutcome<T, W> {
-            Done(T),
+        let work = move |view: &ReadView, active: &ActiveQuery| work(view, active).map(into_answer);
+        let (estimate, work) = (Box::new(estimate), Box::new(work));
+        self.run_any_query(client, what, timeout, estimate, work).await.map(from_answer)
+    }
+
+    async fn run_any_query(
+        &self,
+        client: &ClientId,
+        what: &'static str,
+        timeout: Option<Duration>,
+        estimate: EstimateFn,
+        work: ViewWork,
+    ) -> Result<AnyAnswer, ApiError> {
+        enum ClassOutcome<W> {
+            Done(AnyAnswer),
             NeedsHeavyPermit(W),
         }
         let (active, _gone) = self.begin_query(client, timeout);

@@ -11,7 +11,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::RawPathParams;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{self, MethodRouter};
+use axum::routing::MethodRouter;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use role::{
     RouteError, RouteEvents, RouteFormat, RouteQuery, RouteSpec, WriteMethod, WriteRequest,
@@ -30,6 +30,7 @@ use crate::parameters::Parameters;
 use crate::prometheus::PrometheusError;
 use crate::role_events::{self, EventClients, accepts_events};
 use crate::route::Parameter;
+use crate::routing;
 
 /// Prefix of the paths of Prometheus' API, whose clients read `status` and `errorType`.
 const PROMETHEUS_PATH: &str = "/api/v1/";

@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::Request;
-use axum::routing;
 use query::{Settings, StoreSource, promql};
 use rules::{
     AlertTemplates, EvaluatedGroup, GroupDefaults, ProblemSeverity, ReplayInputs, RuleFile,
@@ -33,6 +32,7 @@ use crate::json::Json::{self, Bool, Null, Object};
 use crate::json::integer;
 use crate::parameters::Parameters;
 use crate::route::{ApiRoute, JSON, Parameter, RULE_REPLAY_PATH};
+use crate::routing;
 
 use self::replay_body::{BodyKind, ReplayBody};
 pub(crate) use self::replay_lane::ReplayLane;

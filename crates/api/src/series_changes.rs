@@ -16,7 +16,6 @@ use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use axum::routing;
 use decode::SeriesSink as _;
 use intake::{Intake, SeriesKeyEncoding};
 use model::{Sample, Selector, Series, SeriesId};
@@ -32,6 +31,7 @@ use crate::json::Json::{Bool, Integer, List, Null, Object, Text};
 use crate::json::{Json, integer};
 use crate::parameters::{Parameters, SELECTOR_SYNTAX};
 use crate::route::{ApiRoute, FROM, JSON, Parameter, TO};
+use crate::routing;
 use crate::token::Scope;
 use report::document::series_fields;
 
@@ -58,7 +58,7 @@ const fn change_route(
     path: &'static str,
     about: &'static str,
     parameters: &'static [Parameter],
-    handler: fn() -> routing::MethodRouter<Context>,
+    handler: fn() -> axum::routing::MethodRouter<Context>,
     result: &'static str,
 ) -> ApiRoute {
     ApiRoute { method: "post", ..ApiRoute::get(path, about, parameters, handler) }

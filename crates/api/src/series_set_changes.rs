@@ -7,7 +7,6 @@
 mod tests;
 
 use axum::extract::{Path, Request};
-use axum::routing;
 use decode::SeriesSink as _;
 use intake::SeriesKeyEncoding;
 use rules::{ChangeAcceptance, SeriesSetChange, read_changes};
@@ -23,6 +22,7 @@ use crate::json::Json::{self, Integer, List, Null, Object, Text};
 use crate::json::integer;
 use crate::parameters::Parameters;
 use crate::route::{ApiRoute, JSON, Parameter, TIMEOUT};
+use crate::routing;
 use crate::token::Scope;
 
 /// Maximum size of the body of an acceptance, in bytes.

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 use axum::extract::Path as Named;
-use axum::routing;
 use disk::{Disk, OsDisk};
 use http::StatusCode;
 
@@ -20,6 +19,7 @@ use crate::json::integer;
 use crate::named_dir::{io_error, is_valid_name, list_entries};
 use crate::parameters::Parameters;
 use crate::route::{ApiRoute, JSON, Parameter, SNAPSHOTS_PATH};
+use crate::routing;
 use crate::token::Scope;
 
 /// Description of valid names.

@@ -5,8 +5,6 @@ mod tests;
 
 use std::path::Path;
 
-use axum::routing;
-
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
@@ -14,6 +12,7 @@ use crate::damage_report;
 use crate::json::Json::{self, Bool, Integer, List, Null, Object, Text};
 use crate::json::integer;
 use crate::route::ApiRoute;
+use crate::routing;
 use report::document;
 
 pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(

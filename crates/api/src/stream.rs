@@ -22,7 +22,6 @@ mod tests;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use axum::routing;
 use http::{HeaderValue, header};
 
 use crate::active_query::ActiveQuery;
@@ -30,6 +29,7 @@ use crate::api_error::ApiError;
 use crate::context::Context;
 use crate::parameters::Parameters;
 use crate::route::{ApiRoute, Parameter, SELECTOR};
+use crate::routing;
 pub(crate) use body::EventStream;
 
 const STREAM: &[Parameter] = &[SELECTOR.many()];

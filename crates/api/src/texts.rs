@@ -5,7 +5,6 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use axum::routing;
 use model::{Gap, Sample, SampleValue, Selector, selector};
 use store::ReadView;
 
@@ -17,6 +16,7 @@ use crate::json::Json::{Bool, Integer, List, Object, Text};
 use crate::json::integer;
 use crate::parameters::Parameters;
 use crate::route::{ApiRoute, Parameter, SELECTOR, TIMEOUT};
+use crate::routing;
 use report::document;
 
 /// Default and maximum number of values in a response.

@@ -120,7 +120,7 @@ impl Role for ListenRole {
 
     async fn stop(self) -> Result<(), BoxError> {
         let stop = move || self.listeners.into_iter().for_each(|(_, listener)| listener.stop());
-        run_blocking(stop).await
+        Ok(run_blocking(stop).await?)
     }
 
     fn log_lines(&self) -> Vec<String> {

@@ -457,7 +457,7 @@ impl ServerTask {
         let (common, interval) = (self.common.clone(), (self.last_end, end));
         let describes = !self.has_descriptions;
         self.is_appending = true;
-        let appended = tokio::task::spawn_blocking(move || {
+        let appended = role::run_blocking(move || {
             append_rows((&intake, &producer), gap, &common, &rows, interval, describes)
         })
         .await;

@@ -328,7 +328,7 @@ impl<J: PullJob> Restartable for JobRunner<J> {
 /// Runs blocking work on a thread where it delays no other task.
 pub(crate) async fn run_blocking(work: impl FnOnce() + Send + 'static) {
     // The task fails only if the runtime shuts down.
-    if let Err(error) = tokio::task::spawn_blocking(work).await
+    if let Err(error) = role::run_blocking(work).await
         && error.is_panic()
     {
         std::panic::resume_unwind(error.into_panic());

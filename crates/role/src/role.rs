@@ -1,5 +1,6 @@
 //! The role trait: settings, lifecycle, status, routes.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 
 use decode::Quantity;
 use intake::{Intake, LogFn};
+use tokio::task::{JoinError, JoinHandle};
 
 use crate::json::Json;
 use crate::route::{Route, RouteSpec};
@@ -186,8 +188,18 @@ impl fmt::Debug for StatusSection {
 }
 
 /// Runs blocking work, such as joining a thread, outside the runtime's worker threads.
+///
+/// Tokio compiles 4 kB for each type of work; here all work has one.
 pub async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, BoxError> {
-    Ok(tokio::task::spawn_blocking(work).await?)
+) -> Result<T, JoinError> {
+    let done = spawn_boxed(Box::new(move || Box::new(work()))).await?;
+    Ok(*done.downcast().expect("BUG: work returned a value of another type"))
+}
+
+/// A value of any type, which work returned.
+type AnyValue = Box<dyn Any + Send>;
+
+fn spawn_boxed(work: Box<dyn FnOnce() -> AnyValue + Send>) -> JoinHandle<AnyValue> {
+    tokio::task::spawn_blocking(work)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{MethodFilter, on};
+use axum::routing::MethodFilter;
 use decode::SeriesSink;
 use intake::SeriesKeyEncoding;
 
@@ -14,6 +14,7 @@ use crate::context::Context;
 use crate::error_response::ErrorResponse;
 use crate::ingest::ingest_request::{IngestOutcome, IngestRequest};
 use crate::route::ApiRoute;
+use crate::routing;
 
 /// A push format over HTTP. A value of the type has what one request says about its body:
 /// parameters, content type, version.
@@ -100,7 +101,7 @@ fn router<F: IngestFormat>() -> Router<Context> {
             "post" => MethodFilter::POST,
             other => unreachable!("BUG: {path} has method {other}, expected PUT or POST"),
         };
-        router.route(path, on(filter, handle::<F>))
+        router.route(path, routing::on(filter, handle::<F>))
     })
 }
 
