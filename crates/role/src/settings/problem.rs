@@ -1,6 +1,7 @@
 //! Problems of settings: message, location, suggested key.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// One problem.
@@ -75,7 +76,7 @@ impl Problems {
 
     /// Sorts the problems by line.
     pub fn sorted(mut self) -> Problems {
-        self.all.sort_by_key(|problem| problem.line);
+        model::sort::by_key(&mut self.all, |problem| problem.line);
         self
     }
 
@@ -91,8 +92,9 @@ impl Problems {
         self
     }
 
-    pub(crate) fn of_toml(text: &str, error: &toml::de::Error) -> Problems {
-        let (what, cause) = match error.message() {
+    /// A problem with the message of TOML's parser or of the reader of its values.
+    pub(crate) fn at_span(text: &str, message: &str, span: Option<Range<usize>>) -> Problems {
+        let (what, cause) = match message {
             "invalid socket address syntax" => {
                 let what = "expected an IP address and a port, as in \"127.0.0.1:7717\"";
                 (what.to_owned(), ProblemCause::InvalidValue)
@@ -102,7 +104,7 @@ impl Problems {
                 None => cause_of(message),
             },
         };
-        let problem = match error.span() {
+        let problem = match span {
             Some(span) => Problem::at(text, span.start, what),
             None => Problem::without_position(what),
         };
