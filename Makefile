@@ -6,6 +6,10 @@ ifeq ($(filter $(CARGO_BIN),$(subst :, ,$(PATH))),)
 export PATH := $(CARGO_BIN):$(PATH)
 endif
 
+# As `cargo xtask`, with the features that all crates together request, so that `make test` compiles
+# each dependency once.
+XTASK := cargo run --quiet --locked --bin xtask --
+
 # What `make run` gives to topdeck: `make run ARGS="hist --help"`.
 ARGS ?= serve
 
@@ -21,7 +25,7 @@ help: ## this list
 run: ## build topdeck and start it with ARGS
 	@sh xtask/setup.sh run
 	@# Without Node.js, xtask would be compiled only to say so.
-	@if command -v node >/dev/null; then cargo xtask page; else echo "the web UI is not built, and" \
+	@if command -v node >/dev/null; then $(XTASK) page; else echo "the web UI is not built, and" \
 		"topdeck will have none unless web/dist is there: Node.js 20.19 or newer is not" \
 		"installed (Debian package nodejs)" >&2; fi
 	[ -e web/dist/index.html ] || export TOPDECK_WITHOUT_PAGE=1; \
@@ -29,15 +33,15 @@ run: ## build topdeck and start it with ARGS
 
 test: ## install or name what is missing, then check everything; CI runs this
 	@sh xtask/setup.sh test
-	cargo xtask ci $(PART)
+	$(XTASK) ci $(PART)
 
 system: ## real peers and clusters, minutes each: make system PART=prometheus
 	@sh xtask/setup.sh system
-	cargo xtask system $(PART)
+	$(XTASK) system $(PART)
 
 soak: ## the long checks, hours: ten minutes per fuzz target, loom without bound
 	@sh xtask/setup.sh test
-	cargo xtask soak $(PART)
+	$(XTASK) soak $(PART)
 
 fresh: ## the README's two commands in a bare Debian root, as a user and as root
 	sh xtask/fresh.sh
@@ -51,5 +55,5 @@ bench: ## comparisons with peers, side by side in one run: make bench PART=path
 
 dist: ## static binaries, completions, man pages and packages of them, into target/dist
 	@sh xtask/setup.sh dist
-	cargo xtask dist
-	cargo xtask packages
+	$(XTASK) dist
+	$(XTASK) packages

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
-use crate::ci_part::{CiPart, OutputMode, PartOutcome, run_all};
+use crate::ci_part::{CiPart, CpuUse, OutputMode, PartOutcome, run_all};
 use crate::command_line::{CommandLine, target};
 use crate::part_log::PartLog;
 use crate::{clients, conformance, fuzz, loom, miri, page, suite};
@@ -30,8 +30,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     run_all(command, parts, OutputMode::Progress)
 }
 
-/// In start order: fast parts first, so that a formatting error is reported before the fuzzers run,
-/// then what compiles beside the workspace, then long parts that need the workspace's build.
+/// In start order: fast parts first, so that a formatting error is reported before the fuzzers run.
+/// What nothing waits for runs beside the build and the tests, on the CPU that they leave. Its last
+/// part is the fuzzers, which keep all CPUs busy until the end.
 const PARTS: [CiPart; 15] = [
     CiPart {
         name: "fmt",
@@ -42,6 +43,8 @@ const PARTS: [CiPart; 15] = [
     CiPart {
         name: "page",
         description: "the page is built",
+        // npm waits for files.
+        cpu_use: CpuUse::Idle,
         run: page::build_page,
         ..CiPart::DEFAULT
     },
@@ -54,21 +57,23 @@ const PARTS: [CiPart; 15] = [
         ..CiPart::DEFAULT
     },
     CiPart {
-        name: "web",
-        description: "checks and tests of the web UI, without a browser",
-        dependencies: &["page"],
-        run: page::check_and_test,
-        ..CiPart::DEFAULT
-    },
-    CiPart {
         name: "loom",
         description: "thread interleavings, with a preemption bound",
+        cpu_use: CpuUse::Background,
         run: loom_bounded,
         ..CiPart::DEFAULT
     },
     CiPart {
+        name: "web",
+        description: "checks and tests of the web UI, without a browser",
+        dependencies: &["page"],
+        cpu_use: CpuUse::Background,
+        run: page::check_and_test,
+    },
+    CiPart {
         name: "miri",
         description: "undefined behaviour (nightly)",
+        cpu_use: CpuUse::Background,
         run: miri::run,
         ..CiPart::DEFAULT
     },
@@ -77,39 +82,14 @@ const PARTS: [CiPart; 15] = [
         description: "the benches compile",
         // It uses what that part compiled: macros, build scripts and C libraries.
         dependencies: &["build"],
+        cpu_use: CpuUse::Background,
         run: bench,
-        ..CiPart::DEFAULT
     },
     CiPart {
         name: "test",
         description: "unit, property, golden tests; facts about the tree",
         dependencies: &["build"],
         run: suite::run_shared,
-        ..CiPart::DEFAULT
-    },
-    CiPart {
-        name: "fuzz",
-        description: "each target for TOPDECK_FUZZ_SECONDS, from seeds",
-        dependencies: &["build"],
-        run: |log| fuzz::run(log, fuzz::FuzzEngine::Seeds, FUZZ_SECONDS),
-        ..CiPart::DEFAULT
-    },
-    CiPart {
-        name: "clients",
-        description: "third-party client libraries",
-        dependencies: &["build"],
-        // It waits more than it computes.
-        is_idle: true,
-        run: |log| clients::run(log, &suite::topdeck(log)?),
-        ..CiPart::DEFAULT
-    },
-    CiPart {
-        name: "browser",
-        description: "browser tests of the web UI",
-        dependencies: &["build"],
-        // It waits more than it computes.
-        is_idle: true,
-        run: |log| page::test_in_browser(log, &suite::topdeck(log)?),
         ..CiPart::DEFAULT
     },
     CiPart {
@@ -120,13 +100,32 @@ const PARTS: [CiPart; 15] = [
         ..CiPart::DEFAULT
     },
     CiPart {
+        name: "fuzz",
+        description: "each target for TOPDECK_FUZZ_SECONDS of CPU time, from seeds",
+        dependencies: &["build"],
+        cpu_use: CpuUse::Background,
+        run: |log| fuzz::run(log, fuzz::FuzzEngine::Seeds, FUZZ_SECONDS),
+    },
+    CiPart {
+        name: "clients",
+        description: "third-party client libraries",
+        dependencies: &["build"],
+        cpu_use: CpuUse::Idle,
+        run: |log| clients::run(log, &suite::topdeck(log)?),
+    },
+    CiPart {
+        name: "browser",
+        description: "browser tests of the web UI",
+        dependencies: &["build"],
+        cpu_use: CpuUse::Idle,
+        run: |log| page::test_in_browser(log, &suite::topdeck(log)?),
+    },
+    CiPart {
         name: "scripts",
         description: "test scripts of Prometheus",
         dependencies: &["build"],
-        // It waits more than it computes.
-        is_idle: true,
+        cpu_use: CpuUse::Idle,
         run: conformance::run_scripts,
-        ..CiPart::DEFAULT
     },
     CiPart {
         name: "compared",
@@ -139,9 +138,8 @@ const PARTS: [CiPart; 15] = [
         name: "timing",
         description: "tests that measure time, one program at a time",
         dependencies: &["build"],
-        is_alone: true,
+        cpu_use: CpuUse::Exclusive,
         run: suite::run_alone,
-        ..CiPart::DEFAULT
     },
 ];
 

@@ -1,5 +1,6 @@
-//! Parts of a long run: at most two busy ones run at once; each is timed and has its own log. A
-//! failed part does not stop the others. The summary at the end reports all of them.
+//! Parts of a long run: at most two busy ones run at once, and one at low priority beside them.
+//! Each is timed and has its own log. A failed part does not stop the others. The summary at the
+//! end reports all of them.
 
 use std::fs::{self, File, TryLockError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,11 +23,22 @@ pub(crate) struct CiPart {
     /// Parts of the same run that must end before this one starts. A failed dependency does not
     /// prevent the start.
     pub(crate) dependencies: &'static [&'static str],
-    /// Whether no other part may run at the same time, because this one measures time.
-    pub(crate) is_alone: bool,
-    /// Whether it mostly waits, so that it runs beside as many busy parts as there are lanes.
-    pub(crate) is_idle: bool,
+    pub(crate) cpu_use: CpuUse,
     pub(crate) run: fn(&PartLog) -> Result<PartOutcome>,
+}
+
+/// How a part uses the CPUs, which decides beside which others it may run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum CpuUse {
+    /// Computes: at most as many at once as there are lanes.
+    Busy,
+    /// Computes at low priority what nothing waits for: one at a time beside the busy ones, on the
+    /// CPU that they leave.
+    Background,
+    /// Mostly waits: beside any others.
+    Idle,
+    /// Measures time: beside no other.
+    Exclusive,
 }
 
 impl CiPart {
@@ -35,8 +47,7 @@ impl CiPart {
         name: "",
         description: "",
         dependencies: &[],
-        is_alone: false,
-        is_idle: false,
+        cpu_use: CpuUse::Busy,
         run: |_| Ok(PartOutcome::Passed),
     };
 }
@@ -114,11 +125,12 @@ pub(crate) fn run_all<'a>(
     }
 }
 
-/// Number of busy parts that run at once. A part often has one busy thread (linking, npm, tests
-/// that wait), so two parts keep two CPUs busy. More parts exceed the memory of a small machine.
+/// Number of busy parts that run at once, beside one in the background and those that wait. A part
+/// often has one busy thread (linking, npm, tests that wait), so two parts keep two CPUs busy. More
+/// parts exceed the memory of a small machine.
 const PARALLEL_PARTS: usize = 2;
 
-/// Runs each part once, in list order as far as `dependencies` and `is_alone` allow, with `lanes`
+/// Runs each part once, in list order as far as `dependencies` and `cpu_use` allow, with `lanes`
 /// busy parts at once.
 fn schedule(
     parts: &[&CiPart],
@@ -145,7 +157,8 @@ fn schedule(
             changed.notify_all();
         }
     };
-    let workers = lanes + parts.iter().filter(|part| part.is_idle).count();
+    // One for the part in the background.
+    let workers = lanes + 1 + parts.iter().filter(|part| part.cpu_use == CpuUse::Idle).count();
     std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(worker))));
     let mut ended = schedule.into_inner().expect("BUG: a worker panicked").ended;
     ended.sort_by_key(|(index, _)| *index);
@@ -169,15 +182,21 @@ impl<'a> PartSchedule<'a> {
 
     /// Removes and returns the first part that may start now.
     fn start_next(&mut self) -> Option<usize> {
-        if self.running.iter().any(|index| self.parts[*index].is_alone) {
+        let running = |cpu_use: CpuUse| {
+            self.running.iter().filter(|index| self.parts[**index].cpu_use == cpu_use).count()
+        };
+        if running(CpuUse::Exclusive) > 0 {
             return None;
         }
-        let busy = self.running.iter().filter(|index| !self.parts[**index].is_idle).count();
         let may_start = |index: &&usize| {
             let part = self.parts[**index];
-            let is_ready = part.dependencies.iter().all(|name| !self.is_pending(name));
-            let has_lane = part.is_idle || busy < self.lanes;
-            is_ready && has_lane && (!part.is_alone || self.running.is_empty())
+            let has_lane = match part.cpu_use {
+                CpuUse::Busy => running(CpuUse::Busy) < self.lanes,
+                CpuUse::Background => running(CpuUse::Background) == 0,
+                CpuUse::Idle => true,
+                CpuUse::Exclusive => self.running.is_empty(),
+            };
+            has_lane && part.dependencies.iter().all(|name| !self.is_pending(name))
         };
         let index = self.waiting.iter().find(may_start).copied();
         assert!(
@@ -282,7 +301,7 @@ mod tests {
         let seen = Mutex::new(Vec::new());
         let parts = [
             CiPart { name: "b", dependencies: &["a", "elsewhere"], ..NONE },
-            CiPart { name: "alone", is_alone: true, ..NONE },
+            CiPart { name: "alone", cpu_use: CpuUse::Exclusive, ..NONE },
             CiPart { name: "a", ..NONE },
             CiPart { name: "c", ..NONE },
         ];
@@ -304,17 +323,26 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_part_runs_beside_the_busy_ones() {
-        let idle = CiPart { name: "idle", is_idle: true, ..NONE };
-        let (busy, alone) = (NONE, CiPart { is_alone: true, ..NONE });
-        let parts = [&busy, &busy, &busy, &idle, &alone];
+    fn idle_and_background_parts_run_beside_the_busy_ones() {
+        let part = |cpu_use| CiPart { cpu_use, ..NONE };
+        let (busy, idle) = (part(CpuUse::Busy), part(CpuUse::Idle));
+        let (background, alone) = (part(CpuUse::Background), part(CpuUse::Exclusive));
+        let parts = [&busy, &background, &busy, &busy, &background, &idle, &alone];
         let mut schedule = PartSchedule::new(&parts, 2);
         let mut start = || schedule.start_next();
-        assert_eq!([start(), start(), start(), start()], [Some(0), Some(1), Some(3), None]);
-        schedule.end(3, result(&idle));
-        assert_eq!(schedule.start_next(), None, "both lanes are taken");
+        assert_eq!([start(), start(), start(), start()], [Some(0), Some(1), Some(2), Some(5)]);
+        assert_eq!(start(), None, "both lanes are taken, and one part runs in the background");
+        schedule.end(5, result(&idle));
+        assert_eq!(schedule.start_next(), None, "it had no lane");
+        schedule.end(1, result(&background));
+        assert_eq!([schedule.start_next(), schedule.start_next()], [Some(4), None]);
         schedule.end(0, result(&busy));
-        assert_eq!([schedule.start_next(), schedule.start_next()], [Some(2), None]);
+        assert_eq!([schedule.start_next(), schedule.start_next()], [Some(3), None]);
+        for index in [2, 3, 4] {
+            assert_eq!(schedule.start_next(), None, "the last part runs alone");
+            schedule.end(index, result(parts[index]));
+        }
+        assert_eq!(schedule.start_next(), Some(6));
     }
 
     #[test]

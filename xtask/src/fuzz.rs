@@ -263,7 +263,7 @@ impl Fuzzer {
                 let path = self.path.to_str().expect("BUG: the path is not UTF-8");
                 let mib = if has_pco { MEMORY_MIB_MAX_WITH_PCO } else { MEMORY_MIB_MAX };
                 CommandLine::new("sh -c")
-                    .arg(&format!("ulimit -v {ADDRESS_SPACE_KIB} && exec \"$@\""))
+                    .arg(&format!("ulimit -v {ADDRESS_SPACE_KIB} && exec nice -n 10 \"$@\""))
                     .arg("sh")
                     .arg(path)
                     .arg(&(mib << 20).to_string())

@@ -63,7 +63,7 @@ pub(crate) fn check_and_test(log: &PartLog) -> Result<PartOutcome> {
         return Ok(PartOutcome::Skipped(reason));
     }
     run_unless_unchanged(log, &SOURCES, &[], || {
-        npm("run check").run(log)?;
+        npm_in_background("run check").run(log)?;
         vitest(log, "test", None)
     })
 }
@@ -86,7 +86,11 @@ fn vitest(log: &PartLog, name: &str, topdeck: Option<&Path>) -> Result<PartOutco
     // Removes the report of an earlier run.
     drop(fs::remove_file(&path));
     let report = format!("--outputFile={}", path.display());
-    let line = npm("run").arg(name).arg("--").arg("--reporter=default");
+    let line = match topdeck {
+        Some(_) => npm("run"),
+        None => npm_in_background("run"),
+    };
+    let line = line.arg(name).arg("--").arg("--reporter=default");
     let mut line = line.arg("--reporter=json").arg(&report);
     if let Some(topdeck) = topdeck {
         line = line.env("TOPDECK_BIN", topdeck.to_str().context("the path is not UTF-8")?);
@@ -176,6 +180,11 @@ fn missing_tool() -> Option<String> {
 
 fn npm(what: &str) -> CommandLine {
     CommandLine::new(&format!("npm --prefix web --no-update-notifier {what}"))
+}
+
+/// The same at low priority: it runs beside the build.
+fn npm_in_background(what: &str) -> CommandLine {
+    CommandLine::new(&format!("nice -n 10 npm --prefix web --no-update-notifier {what}"))
 }
 
 /// Builds web/dist. Unchanged files are not written, because cargo would rebuild the program.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::ci_part::{CiPart, OutputMode, PartOutcome, run_all};
+use crate::ci_part::{CiPart, CpuUse, OutputMode, PartOutcome, run_all};
 use crate::command_line::CommandLine;
 use crate::libtest::run_cargo_test;
 use crate::part_log::PartLog;
@@ -38,42 +38,42 @@ const PARTS: [CiPart; 6] = [
     CiPart {
         name: "test",
         description: "tests named soak_, optimized",
-        is_alone: true,
+        cpu_use: CpuUse::Exclusive,
         run: test,
         ..CiPart::DEFAULT
     },
     CiPart {
         name: "alerts",
         description: "kills, failing sites, full disks: alerts arrive; part of test",
-        is_alone: true,
+        cpu_use: CpuUse::Exclusive,
         run: alerts,
         ..CiPart::DEFAULT
     },
     CiPart {
         name: "random",
         description: "all integration tests, ten times: property tests draw anew in each round",
-        is_alone: true,
+        cpu_use: CpuUse::Exclusive,
         run: random,
         ..CiPart::DEFAULT
     },
     CiPart {
         name: "loom",
         description: "thread interleavings, unbounded",
-        is_alone: true,
+        cpu_use: CpuUse::Exclusive,
         run: loom_unbounded,
         ..CiPart::DEFAULT
     },
     CiPart {
         name: "fuzz",
         description: "each target for TOPDECK_FUZZ_SECONDS, guided by coverage (nightly)",
-        is_alone: true,
+        cpu_use: CpuUse::Exclusive,
         run: fuzz_long,
         ..CiPart::DEFAULT
     },
     CiPart {
         name: "mutations",
         description: "mutation tests: past defects that the black-box tests must detect",
-        is_alone: true,
+        cpu_use: CpuUse::Exclusive,
         run: mutations::run,
         ..CiPart::DEFAULT
     },

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
-use crate::ci_part::{CiPart, OutputMode, run_all};
+use crate::ci_part::{CiPart, CpuUse, OutputMode, run_all};
 use crate::{
     aarch64, alertmanager, clients, conformance, extensions, hostile, installed_packages, page,
     suite, wire,
@@ -30,70 +30,70 @@ const PARTS: [CiPart; 10] = [
     CiPart {
         name: "scripts",
         description: "test scripts of Prometheus",
-        is_alone: true,
+        cpu_use: CpuUse::Exclusive,
         run: conformance::run_scripts,
         ..CiPart::DEFAULT
     },
     CiPart {
         name: "prometheus",
         description: "comparison with a Prometheus, which is built first",
-        is_alone: true,
+        cpu_use: CpuUse::Exclusive,
         run: conformance::build_and_compare,
         ..CiPart::DEFAULT
     },
     CiPart {
         name: "clients",
         description: "third-party client libraries, and a Prometheus if built",
-        is_alone: true,
+        cpu_use: CpuUse::Exclusive,
         run: |log| clients::run(log, &suite::build_topdeck(log)?),
         ..CiPart::DEFAULT
     },
     CiPart {
         name: "alertmanager",
         description: "amtool, which is built first",
-        is_alone: true,
+        cpu_use: CpuUse::Exclusive,
         run: |log| alertmanager::run(log, &suite::build_topdeck(log)?),
         ..CiPart::DEFAULT
     },
     CiPart {
         name: "browser",
         description: "browser tests of the page of the program that `make run` builds",
-        is_alone: true,
+        cpu_use: CpuUse::Exclusive,
         run: |log| page::test_in_browser(log, &suite::build_topdeck(log)?),
         ..CiPart::DEFAULT
     },
     CiPart {
         name: "hostile",
         description: "hostile clients next to an innocent one: memory, counts and liveness",
-        is_alone: true,
+        cpu_use: CpuUse::Exclusive,
         run: hostile::run,
         ..CiPart::DEFAULT
     },
     CiPart {
         name: "wire",
         description: "real servers and their clients, observed by `topdeck wire`",
-        is_alone: true,
+        cpu_use: CpuUse::Exclusive,
         run: wire::run,
         ..CiPart::DEFAULT
     },
     CiPart {
         name: "extensions",
         description: "an added role, check, format, function, view and others in a clone",
-        is_alone: true,
+        cpu_use: CpuUse::Exclusive,
         run: extensions::run,
         ..CiPart::DEFAULT
     },
     CiPart {
         name: "packages",
         description: "packages installed, used, upgraded and removed in bare roots (as root)",
-        is_alone: true,
+        cpu_use: CpuUse::Exclusive,
         run: installed_packages::run,
         ..CiPart::DEFAULT
     },
     CiPart {
         name: "aarch64",
         description: "tests of the core crates and the static binary on 64-bit ARM",
-        is_alone: true,
+        cpu_use: CpuUse::Exclusive,
         run: aarch64::run,
         ..CiPart::DEFAULT
     },

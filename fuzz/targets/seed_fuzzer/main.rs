@@ -18,6 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use allocation_counter::AllocationInfo;
+use rustix::time::{ClockId, clock_gettime};
 use topdeck_fuzz::FuzzCheck;
 
 use self::input_change::InputChanger;
@@ -27,10 +28,10 @@ use self::random_draws::RandomDraws;
 const USAGE: &str =
     "usage: TOPDECK_FUZZ_TARGET=TARGET seed_fuzzer BYTES_MAX FILE [SEEDS SECONDS DRAWS]
 
-Checks the input in FILE once; or writes inputs to FILE and checks them for SECONDS, made from the
-files of the directory SEEDS, as the number DRAWS decides. A check that holds more than BYTES_MAX of
-memory at once fails. The target `list` prints all targets. After a failure, FILE contains the
-failed input, preceded by its length in 8 bytes.";
+Checks the input in FILE once; or writes inputs to FILE and checks them for SECONDS of CPU time,
+made from the files of the directory SEEDS, as the number DRAWS decides. A check that holds more
+than BYTES_MAX of memory at once fails. The target `list` prints all targets. After a failure, FILE
+contains the failed input, preceded by its length in 8 bytes.";
 
 /// One input must not take longer.
 const INPUT_DURATION_MAX: Duration = Duration::from_secs(10);
@@ -91,10 +92,9 @@ fn fuzz(
     check: &LimitedCheck,
     file: &Path,
     seeds: &Path,
-    duration: Duration,
+    cpu_limit: Duration,
     mut draws: RandomDraws,
 ) -> std::io::Result<()> {
-    let start = Instant::now();
     let file = File::create(file)?;
     let mut pool = InputPool::read(seeds)?;
     watch();
@@ -108,12 +108,12 @@ fn fuzz(
     for seed in pool.shuffled_seeds(&mut draws) {
         let used = run(&seed)?;
         pool.is_new(&used);
-        if start.elapsed() > duration / 4 {
+        if cpu_time() > cpu_limit / 4 {
             break;
         }
     }
     let changer = InputChanger::new(pool.length_max());
-    while start.elapsed() < duration {
+    while cpu_time() < cpu_limit {
         let input = changer.change(&pool, &mut draws);
         let used = run(&input)?;
         if pool.is_new(&used) {
@@ -122,6 +122,12 @@ fn fuzz(
     }
     println!("{} inputs, {} kept", INPUTS.load(Ordering::Relaxed), pool.kept_count());
     Ok(())
+}
+
+/// CPU time of this process. Limits by it do not depend on what else runs on the machine.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Starts a thread that aborts the process if a check takes too long.
