@@ -73,6 +73,13 @@ impl DirState {
         entries.filter_map(file).collect()
     }
 
+    /// Whether a file is one of them.
+    pub(super) fn is_reachable(&self, id: InodeId) -> bool {
+        let log = self.log.iter().flatten().filter_map(|(_, entry)| entry.as_ref());
+        let mut entries = self.current.values().chain(self.durable.values()).chain(log);
+        entries.any(|entry| *entry == DirEntry::File(id))
+    }
+
     /// Makes the names in a directory durable, and others only as far as [`NameOrder`] requires.
     pub(super) fn sync(&mut self, dir: &Path, order: NameOrder) {
         let (durable, log) = (&mut self.durable, &mut self.log);

@@ -118,6 +118,11 @@ impl SimDisk {
         self.0.machine().faults.push(fault);
     }
 
+    /// Number of operations to which a fault applied, whether or not the caller reported it.
+    pub fn fault_hits(&self) -> u64 {
+        self.0.machine().fault_hits
+    }
+
     /// Removes all faults.
     pub fn clear_faults(&self) {
         self.0.machine().faults.clear();

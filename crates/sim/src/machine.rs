@@ -51,6 +51,8 @@ pub(super) struct SimMachine {
     pub(super) names: DirState,
     pub(super) inodes: BTreeMap<InodeId, Inode>,
     pub(super) faults: Vec<Fault>,
+    /// Operations to which a fault applied.
+    pub(super) fault_hits: u64,
     pub(super) name_order: NameOrder,
     pub(super) capacity_pages: Option<u64>,
     /// Mutating operations begun, without those interrupted by a power loss or kill.
@@ -100,6 +102,7 @@ impl SimMachine {
             names: DirState::default(),
             inodes: BTreeMap::new(),
             faults: Vec::new(),
+            fault_hits: 0,
             name_order: NameOrder::default(),
             capacity_pages: None,
             operations: 0,
@@ -173,6 +176,14 @@ impl SimMachine {
         self.inodes.retain(|id, node| used.contains(id) || node.is_mapped());
     }
 
+    /// Drops a file if it has neither names nor users.
+    fn drop_if_unreferenced(&mut self, id: InodeId) {
+        let is_open = self.open_files.values().any(|open| open.inode == id);
+        if !is_open && !self.inode(id).is_mapped() && !self.names.is_reachable(id) {
+            self.inodes.remove(&id);
+        }
+    }
+
     fn live_process(&mut self, pid: Pid) -> io::Result<&mut ProcessEntry> {
         let dark = self.is_powered_off;
         let process = self.process(pid);
@@ -210,6 +221,7 @@ impl SimMachine {
         Ok(match fault::matching_fault(&mut self.faults, operation, paths) {
             None => OpDecision::Complete,
             Some(kind) => {
+                self.fault_hits += 1;
                 kind.error().map_or(OpDecision::Partial, |error| OpDecision::Fail(kind, error))
             }
         })

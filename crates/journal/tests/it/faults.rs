@@ -80,15 +80,6 @@ fn try_fault(seed: u64, operation: DiskOperation, skip: u64, times: u64, kind: F
     world.faulty = true;
     workload(&mut world, 20);
     workload(&mut world, 41);
-    // Detected by an operation that would not have been reached.
-    let struck = world.log.iter().any(|line| {
-        line.contains("injected")
-            || line.contains("os error")
-            || line.contains("Full(")
-            || line.contains("StorageFull")
-            || line.contains("Os {")
-            || line.contains("FailStop")
-    });
     world.disk.clear_faults();
     world.faulty = false;
     let journal = world.reopen();
@@ -100,7 +91,7 @@ fn try_fault(seed: u64, operation: DiskOperation, skip: u64, times: u64, kind: F
     world.audit(journal);
     let _ = world.append(journal, identity(1001), &[100], Level::Disk).unwrap();
     world.audit(journal);
-    struck
+    world.disk.fault_hits() > 0
 }
 
 /// Fails each such operation in turn, once and permanently; returns the number of faults.
@@ -109,15 +100,11 @@ fn for_each_fault(operations: &[DiskOperation], kind: FaultKind, most: u64, step
     let mut tried = 0;
     for &operation in operations {
         for times in [1, u64::MAX] {
-            let mut missed = 0;
             for skip in (0..most).step_by(step) {
-                tried += 1;
-                let struck = try_fault(skip + times % 7, operation, skip, times, kind);
-                // Some errors are not reported to the caller; a long run of them ends the test.
-                missed = if struck { 0 } else { missed + 1 };
-                if missed > 12 {
+                if !try_fault(skip + times % 7, operation, skip, times, kind) {
                     break;
                 }
+                tried += 1;
             }
         }
     }
@@ -149,7 +136,7 @@ fn io_error_at_any_operation_loses_nothing() {
     let tried = for_each_fault(&writing, FaultKind::Os(EIO), 300, 1);
     let reading =
         [DiskOperation::Read, DiskOperation::Open, DiskOperation::List, DiskOperation::Lock];
-    let tried = tried + for_each_fault(&reading, FaultKind::Os(EIO), 900, 5);
+    let tried = tried + for_each_fault(&reading, FaultKind::Os(EIO), 900, 4);
     println!("{tried} faults");
     assert!(tried > 300, "only {tried}");
 }

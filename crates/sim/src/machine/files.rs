@@ -59,7 +59,7 @@ impl SimMachine {
     pub(crate) fn close(&mut self, open: OpenId) {
         if let Some(OpenFile { inode: node, .. }) = self.open_files.remove(&open) {
             self.inode(node).unlock(open);
-            self.drop_unreferenced();
+            self.drop_if_unreferenced(node);
         }
     }
 

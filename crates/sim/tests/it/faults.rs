@@ -70,6 +70,7 @@ fn a_fault_strikes_where_and_when_it_should() {
     }
     let full = Err(ErrorKind::StorageFull);
     assert_eq!(kinds, [Ok(1), Ok(1), full, full, Ok(1), Ok(1)]);
+    assert_eq!(disk.fault_hits(), 2);
     // The fault matches the current path.
     process.rename(Path::new("/b"), Path::new("/aa")).unwrap();
     inject(&disk, DiskOperation::Write, kind);
