@@ -47,7 +47,9 @@ export default defineConfig({
       },
     },
   },
-  test: { include: ["test/**/*.test.ts"] },
+  // Files share a process: one for each would load the same modules fifty times.
+  // Timeouts are long because other processes may use the CPUs.
+  test: { include: ["test/**/*.test.ts"], isolate: false, testTimeout: 60_000 },
   // The table of renamed metrics is the server's.
   server: { proxy: { "/v1": server, "/api": server }, fs: { allow: [".."] } },
 });

@@ -1,4 +1,4 @@
-import { beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
 import { exact } from "../src/lib/distribution";
 import { headlineNow, headlineToday, summarise } from "../src/lib/headline";
@@ -30,6 +30,7 @@ const NOW = Date.UTC(2026, 10, 26, 12);
 const HOUR = 3_600e3;
 
 beforeEach(() => vi.stubGlobal("window", { localStorage: { setItem() {}, removeItem() {} } }));
+afterEach(() => vi.unstubAllGlobals());
 
 function row(changes: Partial<OverviewRow> = {}): OverviewRow {
   return {

@@ -1,5 +1,6 @@
 //! A command line that runs in the root of the repository and is logged as one would type it.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -135,6 +136,11 @@ impl CommandLine {
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.args[0]);
         command.args(&self.args[1..]).current_dir(root()).stdin(Stdio::null());
+        // A build script that reads one of them, such as that of ring, would run again, and all that
+        // depends on it be compiled again, whenever xtask and a user run cargo in turn.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_xtask(name)) {
+            command.env_remove(name);
+        }
         for (name, value) in &self.env {
             match value {
                 Some(value) => command.env(name, value),
@@ -153,6 +159,12 @@ impl CommandLine {
     fn cannot_start(&self) -> String {
         format!("cannot start `{}`: is it installed and in PATH?", self.args[0])
     }
+}
+
+/// Whether `cargo run` sets the variable, to describe xtask.
+fn is_of_xtask(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
 }
 
 /// As one would type it into a shell.
@@ -194,6 +206,17 @@ pub(crate) fn target() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_have_no_variables_of_xtask() {
+        // Any test program has it, of cargo or of `make test`.
+        assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+        let command = CommandLine::new("cargo build").env("A", "1").command();
+        let found: Vec<_> = command.get_envs().collect();
+        assert!(found.contains(&(OsStr::new("CARGO_MANIFEST_DIR"), None)), "{found:?}");
+        assert!(found.contains(&(OsStr::new("A"), Some(OsStr::new("1")))), "{found:?}");
+        assert!(!is_of_xtask(OsStr::new("CARGO_TARGET_DIR")));
+    }
 
     #[test]
     fn command_line_is_shown_as_typed() {
