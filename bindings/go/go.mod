@@ -1,0 +1,3 @@
+module github.com/topdeck/topdeck/bindings/go
+
+go 1.23
