@@ -24,6 +24,7 @@ pub fn open(dir: &Path) -> Result<Store> {
         journal,
         // The settings of the store's server may keep more than the default.
         exemplars: store::ExemplarOptions::unlimited(),
+        traces: store::TraceOptions::unlimited(),
         ..store::Options::default()
     };
     let store = Store::open(Arc::new(OsDisk), dir, &options).map_err(with_dir(dir))?;

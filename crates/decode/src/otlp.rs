@@ -18,6 +18,9 @@
 
 pub(crate) mod attributes;
 pub(crate) mod json;
+pub(crate) mod message_copy;
+pub(crate) mod message_fields;
+pub(crate) mod message_json;
 mod metric_context;
 mod point_reader;
 

@@ -5,6 +5,7 @@ use model::{Exemplar, Gap, Result, Sample, SampleValue, Series};
 
 use crate::exemplar::{DecodedExemplar, ExemplarProblem};
 use crate::spans::SpanSummary;
+use crate::spans::trace::RawSpan;
 
 /// Sink of samples, in input order.
 pub trait SeriesSink {
@@ -48,6 +49,8 @@ pub trait SeriesSink {
     fn admits_span_name(&mut self, _service: &str, _namespace: &str, _name: &str) -> bool {
         true
     }
+    /// A valid span, for sinks that keep whole traces.
+    fn span(&mut self, _span: &RawSpan<'_>) {}
     /// Counts of the spans of a request.
     fn count_spans(&mut self, _summary: &SpanSummary) {}
 }

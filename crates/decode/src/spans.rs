@@ -18,6 +18,7 @@ mod span_message;
 mod span_name;
 mod span_recorder;
 mod span_sample;
+pub mod trace;
 mod zipkin;
 
 use codecs::protobuf::MessageReader;
@@ -175,16 +176,20 @@ fn read_resource<'a>(
     message: MessageReader<'a>,
     recorder: &mut SpanRecorder<'a, '_>,
 ) -> Result<(), InputError> {
-    recorder.set_resource(SpanResource::read(last_field(&message, 1)?)?);
+    let resource = last_field(&message, 1)?;
+    let resource_bytes = resource.as_ref().map_or(&[][..], MessageReader::remaining);
+    recorder.set_resource(SpanResource::read(resource)?);
     let mut fields = message;
     while let Some((number, field)) = fields.field()? {
         if number != 2 {
             continue;
         }
-        let mut scope = field.message()?;
-        while let Some((number, field)) = scope.field()? {
+        let mut fields = field.message()?;
+        let scope = last_field(&fields, 1)?;
+        let messages = (resource_bytes, scope.as_ref().map_or(&[][..], MessageReader::remaining));
+        while let Some((number, field)) = fields.field()? {
             if number == 2 {
-                recorder.record(SpanMessage::read(field.message()?)?);
+                recorder.record(SpanMessage::read(field.message()?)?, messages);
             }
         }
     }

@@ -46,7 +46,7 @@ pub(crate) struct ForwardReader {
     dead_letters: DeadLetterDir,
     progress: Arc<RemoteProgress>,
     rejected: Option<RejectedBatch>,
-    omits_exemplars: bool,
+    omits_sections: bool,
     /// Time up to which all records were read. A gap of unknown time begins here.
     last_gap_time: i64,
 }
@@ -78,7 +78,7 @@ impl ForwardReader {
             dead_letters,
             progress: Arc::clone(ledger),
             rejected: None,
-            omits_exemplars: false,
+            omits_sections: false,
             last_gap_time: last_time,
         })
     }
@@ -93,9 +93,9 @@ impl ForwardReader {
         self.rejected = Some(rejected);
     }
 
-    /// Leaves exemplars out of all batches from now on.
-    pub(crate) fn omit_exemplars(&mut self) {
-        self.omits_exemplars = true;
+    /// Leaves exemplars and traces out of all batches from now on.
+    pub(crate) fn omit_sections(&mut self) {
+        self.omits_sections = true;
     }
 
     /// Saves the ledger of the remote and advances its subscriber, which releases the records.
@@ -133,7 +133,7 @@ impl ForwardReader {
                     remote: &self.remote,
                     dead_letters: &self.dead_letters,
                     rejected: self.rejected.as_ref(),
-                    omits_exemplars: self.omits_exemplars,
+                    omits_sections: self.omits_sections,
                 },
             );
             let Some(item) = subscriber.next()? else { break };
@@ -196,14 +196,14 @@ struct DecodedBatch {
     times: Option<(i64, i64)>,
     /// Some series are referenced by id only.
     has_ids: bool,
-    has_exemplars: bool,
+    has_sections: bool,
 }
 
 impl DecodedBatch {
     /// Decodes a batch except for its values.
     fn decode(bytes: &[u8]) -> model::Result<DecodedBatch> {
         let mut contents =
-            DecodedBatch { samples: 0, times: None, has_ids: false, has_exemplars: false };
+            DecodedBatch { samples: 0, times: None, has_ids: false, has_sections: false };
         let mut reader = BatchReader::new(bytes)?;
         for entry in reader.by_ref() {
             let entry = entry?;
@@ -212,7 +212,8 @@ impl DecodedBatch {
             let (start, end) = contents.times.unwrap_or((entry.start, entry.end));
             contents.times = Some((start.min(entry.start), end.max(entry.end)));
         }
-        contents.has_exemplars = reader.exemplars().next().is_some();
+        contents.has_sections =
+            reader.exemplars().next().is_some() || reader.traces().next().is_some();
         Ok(contents)
     }
 }
@@ -224,7 +225,7 @@ struct PackContext<'a> {
     remote: &'a str,
     dead_letters: &'a DeadLetterDir,
     rejected: Option<&'a RejectedBatch>,
-    omits_exemplars: bool,
+    omits_sections: bool,
 }
 
 impl PackContext<'_> {
@@ -261,7 +262,7 @@ impl PackContext<'_> {
             return self.dead_letter(record, Some(&contents), frame, &rejected.reason);
         }
         let samples = contents.samples;
-        let batch = match contents.has_ids || self.omits_exemplars && contents.has_exemplars {
+        let batch = match contents.has_ids || self.omits_sections && contents.has_sections {
             false => Cow::Borrowed(record.bytes),
             true => match self.with_canonical_keys(record.bytes) {
                 Ok(batch) => Cow::Owned(batch),
@@ -283,8 +284,8 @@ impl PackContext<'_> {
         let mut canonical_key = |id: SeriesId| self.target.store().and_then(|store| store.key(&id));
         let mut batch =
             batch.with_canonical_keys(&mut canonical_key).map_err(|error| error.to_string())?;
-        if self.omits_exemplars {
-            batch = batch.without_exemplars().map_err(|error| error.to_string())?;
+        if self.omits_sections {
+            batch = batch.without_sections().map_err(|error| error.to_string())?;
         }
         Ok(batch.bytes().to_owned())
     }

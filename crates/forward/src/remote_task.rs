@@ -63,7 +63,7 @@ struct RemoteState {
     rejection_streak: Option<RejectionStreak>,
     rejected: Option<RejectedBatch>,
     /// Whether the remote is of a release that reads no exemplars.
-    omits_exemplars: bool,
+    omits_sections: bool,
     /// Time of the first failure since the last success.
     failing_since: Option<Instant>,
 }
@@ -87,7 +87,7 @@ impl Restartable for RemoteTask {
             backoff: ExponentialBackoff::new(self.settings.backoff),
             rejection_streak: None,
             rejected: None,
-            omits_exemplars: false,
+            omits_sections: false,
             failing_since: None,
         };
         loop {
@@ -172,7 +172,7 @@ impl RemoteTask {
     /// Reads on a blocking thread, because file reads and waiting for records block.
     async fn read_request(&self, state: &mut RemoteState) -> Result<Option<EncodedRequest>> {
         let (reader, rejected) = (state.reader.take(), state.rejected.clone());
-        let omits_exemplars = state.omits_exemplars;
+        let omits_sections = state.omits_sections;
         let intake = Arc::clone(&self.intake);
         let (remote, subscriber) = (self.name.clone(), self.subscriber.clone());
         let dead_letters = DeadLetterDir::new(&self.settings.dead_letter_dir, &remote);
@@ -191,8 +191,8 @@ impl RemoteTask {
             if let Some(rejected) = rejected {
                 reader.dead_letter(rejected);
             }
-            if omits_exemplars {
-                reader.omit_exemplars();
+            if omits_sections {
+                reader.omit_sections();
             }
             let load = reader.next(intake.now(), POLL_INTERVAL, &signer)?;
             Ok((reader, load))
@@ -296,8 +296,8 @@ impl RemoteTask {
 
     /// The remote rejected a batch: retry, and after the limit make it a dead letter.
     fn on_rejected(&self, state: &mut RemoteState, sequence: u64, reason: String) -> NextStep {
-        if !state.omits_exemplars && reason.contains(ONLY_VERSION_1) {
-            state.omits_exemplars = true;
+        if !state.omits_sections && reason.contains(ONLY_VERSION_1) {
+            state.omits_sections = true;
             let reason = format!("it reads no exemplars, which are omitted from now on: {reason}");
             return self.on_failure(state, reason, None, false);
         }

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use decode::ExemplarProblem;
+use decode::spans::trace::AttributeAction;
 use model::{Batch, EXEMPLAR_ATTRIBUTES_MAX, Exemplar, ExemplarAttributes, blake3_128};
 
 use crate::meter::{EventCounter, Meter};
@@ -103,22 +104,21 @@ impl ExemplarIntake {
         self.policy.is_enabled
     }
 
-    /// A batch without its exemplars if these are disabled, and their number.
+    /// A batch without its exemplars and traces if exemplars are disabled, and their number.
     pub(crate) fn without_disabled(&self, batch: &Batch) -> model::Result<(Option<Batch>, u64)> {
-        match batch.exemplars() {
-            rejected if rejected > 0 && !self.is_enabled() => {
-                Ok((Some(batch.without_exemplars()?), rejected))
-            }
-            _ => Ok((None, 0)),
+        match batch.has_sections() && !self.is_enabled() {
+            true => Ok((Some(batch.without_sections()?), batch.exemplars())),
+            false => Ok((None, 0)),
         }
     }
 
-    /// Counts the exemplars of a batch that was appended; the store has dropped some of them.
-    pub(crate) fn count_appended(&self, exemplars: u64, dropped: u64) {
-        if exemplars > dropped {
-            self.accepted.add(exemplars - dropped);
+    /// Counts the exemplars of a batch that was appended, perhaps without them.
+    pub(crate) fn count_appended(&self, exemplars: u64, is_dropped: bool) {
+        match is_dropped {
+            true => self.count_rejected(ExemplarRejection::NotAnnounced, exemplars),
+            false if exemplars > 0 => self.accepted.add(exemplars),
+            false => {}
         }
-        self.count_rejected(ExemplarRejection::NotAnnounced, dropped);
     }
 
     pub(crate) fn count_problem(&self, problem: ExemplarProblem) {
@@ -147,21 +147,42 @@ impl ExemplarIntake {
         if exemplar.attributes.is_empty() || is_plain && is_bounded() {
             return (Cow::Borrowed(exemplar), false);
         }
-        let is = |names: &[String], name: &str| names.iter().any(|known| known == name);
-        let is_allowed = |name: &str| allowed.as_ref().is_none_or(|names| is(names, name));
-        let kept = exemplar.attributes.iter().filter(|(name, _)| {
-            // To hash an attribute is to keep it.
-            is_allowed(name) || is(hashed, name)
+        let kept = exemplar.attributes.iter().filter_map(|(name, value)| {
+            match self.attribute_action(name, &|| value.to_owned()) {
+                AttributeAction::Keep => Some((name, Cow::Borrowed(value))),
+                AttributeAction::Replace(hash) => Some((name, Cow::Owned(hash))),
+                AttributeAction::Remove => None,
+            }
         });
-        let kept: Vec<(&str, Cow<'_, str>)> = kept
-            .map(|(name, value)| match is(hashed, name) {
-                true => (name, Cow::Owned(self.hash(name, value))),
-                false => (name, Cow::Borrowed(value)),
-            })
-            .collect();
+        let kept: Vec<(&str, Cow<'_, str>)> = kept.collect();
         let pairs = kept.iter().map(|(name, value)| (*name, &**value));
         let (attributes, is_cut) = ExemplarAttributes::new(pairs);
         (Cow::Owned(Exemplar { attributes, ..exemplar.clone() }), is_cut)
+    }
+
+    /// What happens to an attribute. To hash one is to keep it.
+    pub(crate) fn attribute_action(
+        &self,
+        name: &str,
+        value: &dyn Fn() -> String,
+    ) -> AttributeAction {
+        let is_in = |names: &[String]| names.iter().any(|known| known == name);
+        if is_in(&self.policy.hashed_attributes) {
+            return AttributeAction::Replace(self.hash(name, &value()));
+        }
+        match self.policy.attributes.as_ref().is_none_or(|allowed| is_in(allowed)) {
+            true => AttributeAction::Keep,
+            false => AttributeAction::Remove,
+        }
+    }
+
+    /// What happens to an attribute of a span of a kept trace: those that are labels of its series
+    /// stay.
+    pub(crate) fn span_action(&self, name: &str, value: &dyn Fn() -> String) -> AttributeAction {
+        match name {
+            "service.name" | "service.namespace" => AttributeAction::Keep,
+            name => self.attribute_action(name, value),
+        }
     }
 
     fn hash(&self, name: &str, value: &str) -> String {

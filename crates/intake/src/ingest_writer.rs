@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use decode::spans::SpanSummary;
+use decode::spans::trace::RawSpan;
 use decode::{ExemplarProblem, SeriesSink};
 use hist::codec::frame_body::HistogramBody;
 use model::{
@@ -14,6 +15,7 @@ use crate::exemplar_intake::{ExemplarIntake, ExemplarRejection};
 use crate::key_encoding::SeriesKeyEncoding;
 use crate::rejections::{Rejection, Rejections};
 use crate::series_cache::{CachedSeries, SeriesCache};
+use crate::span_bytes::SpanBytes;
 use crate::span_ranks::RankedSpan;
 
 /// Maximum size of the exemplars of a batch; further ones are rejected. Some 10,000 without
@@ -43,6 +45,8 @@ pub struct IngestWriter {
     counts_truncation: bool,
     /// Spans among the exemplars.
     ranked_spans: Vec<RankedSpan>,
+    /// All valid spans, of which some may be kept with their traces.
+    pub(crate) spans: SpanBytes,
     /// Measurements: the count of a histogram, 1 for a number or text.
     pub(crate) values: u64,
     admission: Option<SeriesAdmission>,
@@ -114,6 +118,7 @@ impl IngestWriter {
             exemplars,
             counts_truncation: false,
             ranked_spans: Vec::new(),
+            spans: SpanBytes::default(),
             values: 0,
             admission: None,
             rejected: None,
@@ -322,6 +327,7 @@ impl SeriesSink for IngestWriter {
                         let rank = span_sampling_key(&exemplar.trace_id, &exemplar.span_id);
                         let (time, value) = (exemplar.time, exemplar.value);
                         self.ranked_spans.push(RankedSpan::new(key, time, value, rank));
+                        self.spans.keep(exemplar.trace_id);
                     }
                     return true;
                 }
@@ -347,6 +353,12 @@ impl SeriesSink for IngestWriter {
 
     fn admits_span_name(&mut self, service: &str, namespace: &str, name: &str) -> bool {
         self.series_cache.spans.admits_name(service, namespace, name)
+    }
+
+    fn span(&mut self, span: &RawSpan<'_>) {
+        if self.exemplars.is_enabled() && self.series_cache.spans.traces.is_enabled() {
+            self.spans.push(span);
+        }
     }
 
     fn count_spans(&mut self, summary: &SpanSummary) {

@@ -33,6 +33,7 @@ use crate::self_metrics;
 use crate::series_cache::SeriesCache;
 use crate::settings::Settings;
 use crate::space_monitor::SpaceMonitor;
+use crate::trace_buffer::KEPT_NS;
 use crate::write_target::WriteTarget;
 
 /// Maximum jump of sequences of a sender with numbers of its own. A sender cannot lose more
@@ -86,6 +87,13 @@ impl Intake {
                          its sequence jumped";
             meter.counter("topdeck_intake_identity_rejections_total", about, &[("reason", reason)])
         };
+        let series_cache = Arc::new(SeriesCache::new(settings.traces.clone(), &meter));
+        if let Some(store) = home.store() {
+            let recent = store.recent_trace_ids(started_at.saturating_sub(KEPT_NS));
+            series_cache.spans.traces.restore(recent, started_at);
+        }
+        let buffered = Arc::clone(&series_cache);
+        meter.register_collector(move |all| all.push(buffered.spans.traces.snapshot()));
         let shared = Arc::new(IntakeState {
             sequences: Mutex::default(),
             known_keys,
@@ -98,7 +106,7 @@ impl Intake {
             started_at,
             producers: Mutex::default(),
             accepted: Mutex::default(),
-            series_cache: Arc::new(SeriesCache::new(&meter)),
+            series_cache,
             rejections: Arc::new(Rejections::new(&meter)),
             rejected_inputs: RejectedInputs::default(),
             exemplars: Arc::new(ExemplarIntake::new(

@@ -180,13 +180,14 @@ impl IntakeState {
         identity: BatchIdentity,
         mut writer: IngestWriter,
     ) -> Result<PendingAck> {
-        let spans = writer.take_ranked_spans();
+        let ranked = writer.take_ranked_spans();
         let IngestWriter {
             new_series: told,
             referenced_series: named,
-            batch,
+            mut batch,
             values,
             is_too_large,
+            mut spans,
             ..
         } = writer;
         if is_too_large {
@@ -194,6 +195,10 @@ impl IntakeState {
             let (found, max) = (batch.bytes() as u64, self.batch_bytes_max as u64);
             return Err(Error::TooLarge { size: found, max });
         }
+        let (traces, now) = (&self.series_cache.spans.traces, (self.settings.clock)());
+        let room = self.batch_bytes_max.saturating_sub(batch.bytes() + batch.exemplar_bytes()) / 2;
+        let taken = traces.take(&mut spans, room, now);
+        traces.write(&taken, &|name, value| self.exemplars.span_action(name, value), &mut batch);
         let batch = batch.finish();
         let counts = ProducerCounts {
             batches: 1,
@@ -201,9 +206,9 @@ impl IntakeState {
             values,
             ..ProducerCounts::default()
         };
-        let mut dropped = 0;
+        let mut is_dropped = false;
         let append = || {
-            let (ack, count) = match self.target.append(identity, &batch) {
+            let (ack, without_sections) = match self.target.append(identity, &batch) {
                 // The store does not know a series any more: the batch is sent with canonical keys.
                 Err(store::Error::UnknownSeries { .. }) => {
                     self.series_cache.clear();
@@ -214,18 +219,26 @@ impl IntakeState {
                 }
                 done => done?,
             };
-            dropped = count;
+            is_dropped = without_sections;
             Ok(ack)
         };
-        let pending_ack =
-            self.append_counted(batch.bytes().len(), identity.producer, &counts, append)?;
+        let appended = self.append_counted(batch.bytes().len(), identity.producer, &counts, append);
+        match &appended {
+            Ok(ack) if !ack.is_duplicate() && is_dropped => {
+                traces.put_back(taken, Some(spans), now);
+            }
+            Ok(ack) if !ack.is_duplicate() => traces.commit(&taken, spans, now),
+            // The sender repeats the request, or has repeated it.
+            _ => traces.put_back(taken, None, now),
+        }
+        let pending_ack = appended?;
         // A duplicate is not in the journal, and the canonical keys in it need not be either.
         if !pending_ack.is_duplicate() {
-            self.exemplars.count_appended(batch.exemplars(), dropped);
+            self.exemplars.count_appended(batch.exemplars(), is_dropped);
             told.iter().for_each(|known| known.set_registered());
             // Spans that the store does not keep must displace no others.
-            if dropped == 0 {
-                self.series_cache.spans.ranks.record(&spans, (self.settings.clock)());
+            if !is_dropped {
+                self.series_cache.spans.ranks.record(&ranked, now);
             }
         }
         Ok(pending_ack)
@@ -248,16 +261,16 @@ impl IntakeState {
         let (without, disabled) = self.exemplars.without_disabled(batch)?;
         let batch = without.as_ref().unwrap_or(batch);
         let (counts, _) = counts::count_batch(batch.bytes())?;
-        let mut dropped = 0;
+        let mut is_dropped = false;
         let append = || {
-            let (ack, count) = self.target.append(identity, batch)?;
-            dropped = count;
+            let (ack, without_sections) = self.target.append(identity, batch)?;
+            is_dropped = without_sections;
             Ok(ack)
         };
         let pending_ack =
             self.append_counted(batch.bytes().len(), identity.producer, &counts, append)?;
         if !pending_ack.is_duplicate() {
-            self.exemplars.count_appended(batch.exemplars(), dropped);
+            self.exemplars.count_appended(batch.exemplars(), is_dropped);
             self.exemplars.count_rejected(ExemplarRejection::Disabled, disabled);
         }
         if !name.is_empty() {

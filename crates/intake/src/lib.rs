@@ -35,8 +35,10 @@ mod self_metrics;
 mod series_cache;
 mod settings;
 mod space_monitor;
+mod span_bytes;
 mod span_intake;
 mod span_ranks;
+mod trace_buffer;
 mod volatile_sources;
 mod write_target;
 
@@ -67,4 +69,5 @@ pub use producer::Producer;
 pub use rejected_input::{RejectedInput, SourceProblem};
 pub use restartable::{Restartable, catch_panic_async, keep_running};
 pub use settings::Settings;
+pub use trace_buffer::TracePolicy;
 pub use write_target::WriteTarget;

@@ -26,6 +26,7 @@ pub(crate) fn register_gauges(meter: &Meter, home: WriteTarget, started_at: i64)
         cpu_time(all);
         of_sequences(&home, all);
         of_exemplars(&home, all);
+        of_traces(&home, all);
         thread_gauges(&home, all);
         of_damage(&home, all);
     });
@@ -107,6 +108,22 @@ fn of_exemplars(home: &WriteTarget, all: &mut Vec<MetricSnapshot>) {
         labels: vec![("outcome".to_owned(), outcome.to_owned())],
         ..counter("topdeck_store_exemplars_offered_total", about, count as f64)
     }));
+}
+
+/// Whole traces of the store.
+fn of_traces(home: &WriteTarget, all: &mut Vec<MetricSnapshot>) {
+    let Some(stat) = home.store().map(|store| store.trace_stat()) else { return };
+    let value = SnapshotValue::Gauge(stat.bytes as f64);
+    let about = "Size of the store's traces on disk in bytes";
+    let name = "topdeck_store_traces_bytes";
+    all.push(MetricSnapshot { name, help: about, labels: Vec::new(), value });
+    let about = "Parts of traces removed, by reason: their age, or the limit of size";
+    for (reason, count) in [("expired", stat.expired_parts), ("evicted", stat.evicted_parts)] {
+        all.push(MetricSnapshot {
+            labels: vec![("reason".to_owned(), reason.to_owned())],
+            ..counter("topdeck_store_trace_parts_removed_total", about, count as f64)
+        });
+    }
 }
 
 fn store_gauges(home: &WriteTarget, gauge: GaugeSink<'_>) {

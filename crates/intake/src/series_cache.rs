@@ -10,6 +10,7 @@ use crate::key_encoding::SeriesKeyEncoding;
 use crate::meter::Meter;
 use crate::metric_descriptions::MetricDescriptions;
 use crate::span_intake::SpanIntake;
+use crate::trace_buffer::TracePolicy;
 
 /// Approximate maximum size. At half of it, entries used since the last rotation stay, and the
 /// others are evicted and learnt again: about 200,000 series of the usual size.
@@ -87,9 +88,9 @@ impl Default for SeriesCache {
 }
 
 impl SeriesCache {
-    /// An empty cache, with the counters of spans.
-    pub(crate) fn new(meter: &Meter) -> SeriesCache {
-        SeriesCache { spans: SpanIntake::new(meter), ..SeriesCache::default() }
+    /// An empty cache, with the counters of spans and the buffer of traces.
+    pub(crate) fn new(traces: TracePolicy, meter: &Meter) -> SeriesCache {
+        SeriesCache { spans: SpanIntake::new(traces, meter), ..SeriesCache::default() }
     }
 
     /// The first byte of the encoding's keys. There are as many encodings as decoders, about ten.

@@ -8,6 +8,7 @@ use journal::{Level, WallClock};
 
 use crate::absence_monitor::AbsenceSettings;
 use crate::exemplar_intake::ExemplarPolicy;
+use crate::trace_buffer::TracePolicy;
 
 /// Intake settings.
 #[derive(Clone)]
@@ -31,6 +32,8 @@ pub struct Settings {
     pub absence: AbsenceSettings,
     /// Which exemplars, and which of their attributes, are stored.
     pub exemplars: ExemplarPolicy,
+    /// Which whole traces are kept; none without exemplars.
+    pub traces: TracePolicy,
     /// Clock.
     pub clock: WallClock,
     /// Receives log lines for the operator; default: discarded.
@@ -47,6 +50,7 @@ impl Default for Settings {
             publish: false,
             absence: AbsenceSettings::default(),
             exemplars: ExemplarPolicy::default(),
+            traces: TracePolicy::default(),
             clock: Arc::new(arrival_time_ns),
             log: Arc::new(|_, _| {}),
         }

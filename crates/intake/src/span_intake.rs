@@ -11,6 +11,7 @@ use decode::spans::{OTHER_NAME, SpanProblem, SpanSummary};
 
 use crate::meter::{EventCounter, Meter};
 use crate::span_ranks::SpanRanks;
+use crate::trace_buffer::{TraceBuffer, TracePolicy};
 
 /// Span names of a service.
 const NAMES_PER_SERVICE_MAX: usize = 1000;
@@ -22,6 +23,7 @@ const NAMES_MAX: usize = 100_000;
 pub(crate) struct SpanIntake {
     names: Mutex<SpanNames>,
     pub(crate) ranks: SpanRanks,
+    pub(crate) traces: TraceBuffer,
     measured: EventCounter,
     /// In the order of [`SpanProblem::ALL`].
     problems: Vec<EventCounter>,
@@ -61,7 +63,7 @@ impl SpanNames {
 }
 
 impl SpanIntake {
-    pub(crate) fn new(meter: &Meter) -> SpanIntake {
+    pub(crate) fn new(traces: TracePolicy, meter: &Meter) -> SpanIntake {
         let received = |outcome| {
             let about = "Spans received, by outcome";
             meter.counter("topdeck_spans_received_total", about, &[("outcome", outcome)])
@@ -69,6 +71,7 @@ impl SpanIntake {
         SpanIntake {
             names: Mutex::default(),
             ranks: SpanRanks::default(),
+            traces: TraceBuffer::new(traces, meter),
             measured: received("measured"),
             problems: SpanProblem::ALL.map(|problem| received(problem.name())).into(),
             other_names: meter.counter(

@@ -74,19 +74,19 @@ impl WriteTarget {
         }
     }
 
-    /// Appends a batch whose new series are admitted. Returns how many of its exemplars are
+    /// Appends a batch whose new series are admitted. Returns whether its exemplars and traces are
     /// dropped, too.
     pub(crate) fn append(
         &self,
         identity: BatchIdentity,
         batch: &Batch,
-    ) -> Result<(Ack, u64), store::Error> {
+    ) -> Result<(Ack, bool), store::Error> {
         match self {
             WriteTarget::Store(store) => {
                 store.ingest_checked(Some(identity), batch, Level::Process)
             }
             WriteTarget::Journal(journal) => {
-                Ok((journal.append_batch(Some(identity), &[batch.bytes()], Level::Process)?, 0))
+                Ok((journal.append_batch(Some(identity), &[batch.bytes()], Level::Process)?, false))
             }
         }
     }

@@ -13,7 +13,8 @@
 //! The receiver of an ID must know the canonical key of the series. The byte after the ID is the
 //! type of the values: 0 frame, 1 number, 2 text. A group of gaps has gaps instead of samples, see
 //! `gap.rs`. In version 2 a first byte above 2 is that of a section: a length and its bytes.
-//! Section 3 has exemplars (`exemplar.rs`); unknown ones are skipped.
+//! Section 3 has exemplars (`exemplar.rs`), section 4 spans of traces (`trace.rs`); unknown ones are
+//! skipped.
 //! `docs/formats/batch.md` is the specification.
 
 #![cfg_attr(
@@ -33,6 +34,7 @@ use crate::gap::Gap;
 use crate::sample::{Sample, SampleValue};
 use crate::selector::kind_name;
 use crate::series::{Series, SeriesId, SeriesKind, read_key_head};
+use crate::trace::{TraceSpans, TraceWriter};
 use crate::wire::{put_bytes, put_varint, put_zigzag};
 
 use reader::GroupHead;
@@ -51,6 +53,7 @@ const BY_ID: u8 = 0;
 const BY_KEY: u8 = 1;
 const GAPS: u8 = 2;
 const EXEMPLARS: u8 = 3;
+const TRACES: u8 = 4;
 
 /// Maximum count of one histogram of a batch, NaN values included.
 pub const HISTOGRAM_COUNT_MAX: u64 = 1 << 56;
@@ -72,6 +75,7 @@ pub struct BatchWriter {
     name: String,
     gaps: Vec<Gap>,
     exemplars: ExemplarWriter,
+    traces: TraceWriter,
     /// Start of the previous sample: most samples of a batch have the same interval.
     start: i64,
     span: i64,
@@ -90,6 +94,7 @@ impl Default for BatchWriter {
             name: String::new(),
             gaps: Vec::new(),
             exemplars: ExemplarWriter::default(),
+            traces: TraceWriter::default(),
             start: 0,
             span: 0,
             frame: Vec::new(),
@@ -238,17 +243,23 @@ impl BatchWriter {
         std::mem::take(&mut self.exemplars).len()
     }
 
+    /// Adds spans of a trace.
+    pub fn trace(&mut self, spans: TraceSpans<'_>) {
+        self.traces.push(spans);
+    }
+
     /// Number of samples so far.
     pub fn len(&self) -> u64 {
         self.count
     }
 
-    /// Whether there are neither samples nor gaps nor exemplars.
+    /// Whether there are neither samples nor gaps nor sections.
     pub fn is_empty(&self) -> bool {
-        self.count == 0 && self.gaps.is_empty() && self.exemplars.is_empty()
+        let has_sections = !(self.exemplars.is_empty() && self.traces.is_empty());
+        self.count == 0 && self.gaps.is_empty() && !has_sections
     }
 
-    /// Size so far without the exemplars, in bytes.
+    /// Size so far without the sections, in bytes.
     pub fn bytes(&self) -> usize {
         self.out.len().saturating_add(self.group.len())
     }
@@ -266,7 +277,8 @@ impl BatchWriter {
     pub fn finish(mut self) -> Batch {
         self.close();
         put_gaps(&mut self.out, &self.gaps);
-        put_exemplars(&mut self.out, self.exemplars.bytes());
+        put_section(&mut self.out, EXEMPLARS, self.exemplars.bytes());
+        put_section(&mut self.out, TRACES, self.traces.bytes());
         Batch {
             bytes: self.out,
             samples: self.count,
@@ -276,10 +288,10 @@ impl BatchWriter {
     }
 }
 
-fn put_exemplars(out: &mut Vec<u8>, section: &[u8]) {
+fn put_section(out: &mut Vec<u8>, number: u8, section: &[u8]) {
     if !section.is_empty() {
         out[VERSION_OFFSET] = VERSION_WITH_SECTIONS;
-        out.push(EXEMPLARS);
+        out.push(number);
         put_bytes(out, section);
     }
 }
@@ -352,6 +364,9 @@ impl Batch {
             let _valid = exemplar?;
             exemplars = u64::saturating_add(exemplars, 1);
         }
+        for spans in reader.traces() {
+            let _valid = spans?;
+        }
         Ok(Batch { bytes, samples, has_gaps, exemplars })
     }
 
@@ -413,7 +428,7 @@ impl Batch {
 }
 
 impl Batch {
-    /// The same batch without the groups of series that `keep` rejects; gaps and exemplars stay.
+    /// The same batch without the groups of series that `keep` rejects; gaps and sections stay.
     /// `left_out` receives the samples that are removed.
     pub fn filter_series(
         &self,
@@ -438,7 +453,7 @@ impl Batch {
             }
         }
         reader.gaps().iter().for_each(|gap| writer.gap(gap.clone()));
-        writer.copy_exemplars(&reader)?;
+        writer.copy_sections(&reader)?;
         Ok(writer.finish())
     }
 }
@@ -449,8 +464,8 @@ impl Batch {
         self.bytes.get(VERSION_OFFSET) == Some(&VERSION_WITH_SECTIONS)
     }
 
-    /// The same batch without its exemplars, for a reader of version 1.
-    pub fn without_exemplars(&self) -> Result<Batch> {
+    /// The same batch without its sections, for a reader of version 1.
+    pub fn without_sections(&self) -> Result<Batch> {
         let mut reader = self.read();
         let mut out = Vec::with_capacity(self.bytes.len());
         out.extend_from_slice(&[MAGIC, VERSION]);
@@ -498,7 +513,7 @@ impl Batch {
             map(&mut gap);
             writer.gap(gap);
         }
-        writer.copy_exemplars(&reader)?;
+        writer.copy_sections(&reader)?;
         Ok(writer.finish())
     }
 }
@@ -530,7 +545,10 @@ impl BatchWriter {
         self.count_sample();
     }
 
-    fn copy_exemplars(&mut self, reader: &BatchReader<'_>) -> Result<()> {
+    fn copy_sections(&mut self, reader: &BatchReader<'_>) -> Result<()> {
+        for spans in reader.traces() {
+            self.trace(spans?);
+        }
         reader.exemplars().try_for_each(|exemplar| {
             let (series, exemplar) = exemplar?;
             self.exemplar(series, &exemplar);

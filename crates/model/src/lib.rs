@@ -38,6 +38,7 @@ pub mod selector;
 mod series;
 pub mod sort;
 pub mod text_file;
+mod trace;
 pub mod wire;
 
 pub use batch::{Batch, BatchEntry, BatchReader, BatchSeries, BatchWriter, HISTOGRAM_COUNT_MAX};
@@ -55,3 +56,4 @@ pub use series::{
     CANONICAL_KEY_BYTES_MAX, LABELS_MAX, Labels, NAME_BYTES_MAX, Series, SeriesId, SeriesKind,
     blake3_128, spell_unit,
 };
+pub use trace::{TraceId, TraceReader, TraceSpans, TraceWriter};

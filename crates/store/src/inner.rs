@@ -2,7 +2,7 @@
 //!
 //! Lock order: `work` (changes parts), `admission` (shared by appends, exclusive for deleting
 //! series), `subscriber` (reads the journal), `state`, a head, the index, `producers` (batches read
-//! so far), `quarantine`, `exemplars`. The producers change only under `subscriber`, so that
+//! so far), `quarantine`, `exemplars`, `traces`. The producers change only under `subscriber`, so that
 //! position and producers are consistent under it; acknowledgements look at the producers without
 //! `subscriber` and never wait for the reader.
 
@@ -32,6 +32,7 @@ use crate::mutex::lock;
 use crate::options::Options;
 use crate::quarantine::Quarantine;
 use crate::retention::RetentionChecks;
+use crate::traces::TraceStore;
 use crate::work_backoff::WorkBackoff;
 
 /// The journal's subscriber that feeds the store.
@@ -62,6 +63,8 @@ pub(crate) struct StoreInner {
     /// Exemplars of the last hour.
     pub(crate) exemplars: Mutex<Reservoir>,
     pub(crate) exemplar_file: ExemplarFile,
+    /// Whole traces.
+    pub(crate) traces: Mutex<TraceStore>,
     /// Batches read from the journal.
     pub(crate) producers: Mutex<ProducerTable>,
     /// Sequences evicted from the full table.

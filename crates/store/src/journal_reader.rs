@@ -255,7 +255,8 @@ impl StoreInner {
         let heads = self.state().heads();
         let bytes =
             |head: &Arc<RwLock<Head>>| head.read().unwrap_or_else(PoisonError::into_inner).bytes();
-        let bytes = heads.iter().map(bytes).sum();
+        let bytes = heads.iter().map(bytes).sum::<usize>();
+        let bytes = bytes.saturating_add(lock(&self.traces).head_bytes());
         self.head_bytes.store(bytes, Ordering::Relaxed);
         bytes
     }
@@ -387,6 +388,8 @@ impl StoreInner {
         }
         head.gaps.extend(reader.gaps().iter().cloned());
         self.offer_exemplars(&reader).map_err(unreadable)?;
+        let received = self.last_append_time.load(Ordering::Relaxed);
+        self.offer_traces(&reader, (position, received)).map_err(unreadable)?;
         self.supervisor().failpoint(format_args!("store record {position}"));
         reason.map_or(Ok(()), |reason: Error| Err((Some(lost), reason.to_string())))
     }

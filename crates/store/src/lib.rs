@@ -39,6 +39,8 @@ mod gallop;
 mod gather;
 mod head;
 mod index;
+mod trace_access;
+mod traces;
 
 mod options;
 mod work_backoff;
@@ -81,6 +83,11 @@ pub mod layout {
         ENTRY, ENTRY_BYTES, FOOTER, FOOTER_BYTES, FOOTER_MAGIC, HEADER as PART_HEADER,
         HEADER_BYTES as PART_HEADER_BYTES, MAGIC as PART_MAGIC, VERSION as PART_VERSION,
     };
+    pub use crate::traces::trace_part::{
+        FOOTER as TRACE_FOOTER, FOOTER_BYTES as TRACE_FOOTER_BYTES, INDEX as TRACE_INDEX,
+        INDEX_BYTES as TRACE_INDEX_BYTES, MAGIC as TRACE_MAGIC, TABLE as TRACE_TABLE,
+        TABLE_BYTES as TRACE_TABLE_BYTES, VERSION as TRACE_VERSION,
+    };
 }
 
 /// Parsers below the checksums, for fuzzing: a fuzzer cannot produce valid checksums, a buggy
@@ -102,6 +109,12 @@ pub mod fuzzing {
         let rows = chunk::decode(&header, &bytes).ok()?.0.len();
         assert_eq!(rows, header.rows, "BUG: the row count differs from the header");
         Some(rows)
+    }
+
+    /// Parses any bytes as a part of traces, and its first block after fixing all checksums;
+    /// returns the number of entries.
+    pub fn trace_part(bytes: &[u8]) -> Option<usize> {
+        crate::traces::trace_part::parse_resealed(bytes)
     }
 
     /// Parses any bytes as a manifest after fixing its checksum, and checks that what is parsed
@@ -143,6 +156,7 @@ pub use snapshot::SnapshotInfo;
 pub use stat::StoreStat;
 pub use store::Store;
 pub use time_column::{ColumnFetch, FetchedColumns, TimeColumn};
+pub use traces::{StoredTrace, TraceOptions, TraceStat};
 pub use view::increment_reader::{DecodedChunks, IncrementReader};
 pub use view::increments::HistogramIncrements;
 pub use view::label_groups::LabelGroups;

@@ -89,11 +89,12 @@ impl StoreInner {
                 Err(error) => return Err(error),
             }
         }
+        let traces = self.run_guarded("writing traces", || self.maintain_traces());
         if pace == MaintenancePace::Limits {
-            return Ok(changed);
+            return Ok(traces? || changed);
         }
         // A failure of one task, such as an unreadable part, does not stop the others.
-        let done = [self.run_due_rollups(), self.compact_parts(), self.drop_expired()];
+        let done = [self.run_due_rollups(), self.compact_parts(), self.drop_expired(), traces];
         self.remove_unreferenced();
         if matches!(done[2], Ok(true)) {
             self.run_guarded("removing series without rows", || {

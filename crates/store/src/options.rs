@@ -7,6 +7,7 @@ use journal::WallClock;
 use crate::exemplars::ExemplarOptions;
 use crate::index::CardinalityLimits;
 use crate::resolution::MINUTE;
+use crate::traces::TraceOptions;
 
 /// Options of opening a store, chosen anew each time.
 #[derive(Clone)]
@@ -25,6 +26,8 @@ pub struct Options {
     pub scrub_bytes_per_second: u64,
     /// How exemplars are kept.
     pub exemplars: ExemplarOptions,
+    /// How whole traces are kept.
+    pub traces: TraceOptions,
     /// Runs a thread that reads the journal and does maintenance: `true` by default. Otherwise the
     /// owner calls [`Store::maintain`].
     pub has_background_thread: bool,
@@ -42,6 +45,7 @@ impl Default for Options {
             limits: CardinalityLimits::default(),
             scrub_bytes_per_second: 1 << 20,
             exemplars: ExemplarOptions::default(),
+            traces: TraceOptions::default(),
             has_background_thread: true,
             journal: journal::Options { is_exclusive: true, ..journal::Options::default() },
             clock: journal::wall_clock(),

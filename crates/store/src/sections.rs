@@ -46,7 +46,7 @@ impl StoreInner {
         self.check_running()?;
         let reason = announced.err().unwrap_or_else(|| "the store is being flushed".to_owned());
         self.add_warning(format!("exemplars of a batch are not stored: {reason}"));
-        Ok((admission, Cow::Owned(batch.without_exemplars()?)))
+        Ok((admission, Cow::Owned(batch.without_sections()?)))
     }
 
     /// Returns why the manifest cannot say it.

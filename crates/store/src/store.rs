@@ -31,6 +31,7 @@ use crate::options::Options;
 use crate::quarantine::Quarantine;
 use crate::retention::DeletionResult;
 use crate::stat::StoreStat;
+use crate::traces::TraceStore;
 use crate::view::ReadView;
 
 /// Seed of the sampling of exemplars. It must not change: a file of exemplars was sampled with it.
@@ -100,7 +101,9 @@ impl Store {
         let is_restored = manifest.position == 0 && !manifest.parts.is_empty();
         let opened_at = (options.clock)();
         notes.extend(exemplar_file.read_into(&mut exemplars, (opened_at, is_restored)));
-        let journal = Journal::open(disk, &dir.join("journal"), &options.journal)?;
+        let journal = Journal::open(Arc::clone(&disk), &dir.join("journal"), &options.journal)?;
+        let kept = (options.traces, journal.id());
+        let traces = TraceStore::open(disk, dir, kept, &mut notes);
         let subscriber = open_subscriber(&journal, &manifest, dir, &mut notes)?;
         let producers = manifest.producers.clone();
         let keys = index.len() as u64;
@@ -130,6 +133,7 @@ impl Store {
             quarantine: Mutex::new(quarantine),
             exemplars: Mutex::new(exemplars),
             exemplar_file,
+            traces: Mutex::new(traces),
             producers: Mutex::new(producers),
             evicted_sequences: AtomicU64::new(0),
             head_bytes: AtomicUsize::new(0),
@@ -181,14 +185,14 @@ impl Store {
     }
 
     /// Ingests a batch whose new series were admitted with [`Store::check_batch`]: same as
-    /// [`Store::ingest`] without limit checks. Returns how many of its exemplars are dropped, too,
-    /// because the manifest does not say yet that the journal has some.
+    /// [`Store::ingest`] without limit checks. Returns whether its exemplars and traces are dropped,
+    /// too, because the manifest does not say yet that the journal has some.
     pub fn ingest_checked(
         &self,
         identity: Option<BatchIdentity>,
         batch: &Batch,
         level: Level,
-    ) -> Result<(Ack, u64)> {
+    ) -> Result<(Ack, bool)> {
         self.inner.ingest(identity, batch, level)
     }
 
@@ -450,15 +454,15 @@ impl StoreInner {
         Ok(lock(&self.producers).contains(identity) || self.journal.has_accepted(identity)?)
     }
 
-    /// Returns the number of exemplars that are dropped, too.
+    /// Returns whether exemplars and traces are dropped, too.
     fn ingest(
         &self,
         identity: Option<BatchIdentity>,
         batch: &Batch,
         level: Level,
-    ) -> Result<(Ack, u64)> {
+    ) -> Result<(Ack, bool)> {
         self.check_running()?;
-        let exemplars = batch.exemplars();
+        let has_sections = batch.has_sections();
         let (_admission, batch) = self.admit(batch)?;
         let batch = &*batch;
         self.check_known_series(batch)?;
@@ -467,14 +471,14 @@ impl StoreInner {
         if is_duplicate {
             let end = self.journal.watermarks().end;
             let level = self.journal.flush(level).map(|_| level)?;
-            return Ok((Ack { positions: end..end, level, is_duplicate: true }, 0));
+            return Ok((Ack { positions: end..end, level, is_duplicate: true }, false));
         }
         let ack = self.journal.append_batch(identity, &[batch.bytes()], level)?;
         if !ack.is_duplicate {
             self.unread_bytes.fetch_add(batch.bytes().len(), Ordering::Relaxed);
         }
         self.wake();
-        Ok((ack, exemplars.saturating_sub(batch.exemplars())))
+        Ok((ack, has_sections && !batch.has_sections()))
     }
 
     fn check_batch(

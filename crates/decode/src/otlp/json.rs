@@ -18,177 +18,12 @@ use crate::exemplar::read_hex;
 use crate::input_error::{InputError, InputPosition, quote};
 use crate::json::{JsonToken, JsonTokenizer};
 
-type Result<T> = std::result::Result<T, InputError>;
-
-/// A field of a message.
-struct JsonField {
-    name: &'static str,
-    number: u32,
-    field_type: FieldType,
-    is_list: bool,
-}
-
-#[derive(Clone, Copy)]
-enum FieldType {
-    Message(&'static [JsonField]),
-    Text,
-    Bytes,
-    /// Bytes as hexadecimal digits, as ids of traces and spans.
-    Hex,
-    Bool,
-    Double,
-    /// `fixed64`.
-    Fixed,
-    /// `sfixed64`.
-    SignedFixed,
-    /// `uint32`, `uint64`, enumerations.
-    Unsigned,
-    /// `int64`.
-    Signed,
-    /// `sint32`.
-    Zigzag,
-}
-
-const fn single_field(name: &'static str, number: u32, holds: FieldType) -> JsonField {
-    JsonField { name, number, field_type: holds, is_list: false }
-}
-
-const fn repeated_field(name: &'static str, number: u32, holds: FieldType) -> JsonField {
-    JsonField { name, number, field_type: holds, is_list: true }
-}
-
-use FieldType::{
-    Bool, Bytes, Double, Fixed, Hex, Message, Signed, SignedFixed, Text, Unsigned, Zigzag,
+use super::message_fields::FieldType::{
+    Bool, Bytes, Double, Fixed, Fixed32, Hex, Message, Signed, SignedFixed, Text, Unsigned, Zigzag,
 };
+use super::message_fields::{OtlpField, REQUEST, TRACES};
 
-static REQUEST: [JsonField; 1] = [repeated_field("resourceMetrics", 1, Message(&RESOURCE_METRICS))];
-static RESOURCE_METRICS: [JsonField; 2] = [
-    single_field("resource", 1, Message(&RESOURCE)),
-    repeated_field("scopeMetrics", 2, Message(&SCOPE_METRICS)),
-];
-static RESOURCE: [JsonField; 1] = [repeated_field("attributes", 1, Message(&KEY_VALUE))];
-static SCOPE_METRICS: [JsonField; 2] =
-    [single_field("scope", 1, Message(&SCOPE)), repeated_field("metrics", 2, Message(&METRIC))];
-static SCOPE: [JsonField; 3] = [
-    single_field("name", 1, Text),
-    single_field("version", 2, Text),
-    repeated_field("attributes", 3, Message(&KEY_VALUE)),
-];
-static KEY_VALUE: [JsonField; 2] =
-    [single_field("key", 1, Text), single_field("value", 2, Message(&ANY_VALUE))];
-static ANY_VALUE: [JsonField; 7] = [
-    single_field("stringValue", 1, Text),
-    single_field("boolValue", 2, Bool),
-    single_field("intValue", 3, Signed),
-    single_field("doubleValue", 4, Double),
-    single_field("arrayValue", 5, Message(&ARRAY_VALUE)),
-    single_field("kvlistValue", 6, Message(&KEY_VALUE_LIST)),
-    single_field("bytesValue", 7, Bytes),
-];
-static ARRAY_VALUE: [JsonField; 1] = [repeated_field("values", 1, Message(&ANY_VALUE))];
-static KEY_VALUE_LIST: [JsonField; 1] = [repeated_field("values", 1, Message(&KEY_VALUE))];
-static METRIC: [JsonField; 8] = [
-    single_field("name", 1, Text),
-    single_field("description", 2, Text),
-    single_field("unit", 3, Text),
-    single_field("gauge", 5, Message(&NUMBERS)),
-    single_field("sum", 7, Message(&NUMBERS)),
-    single_field("histogram", 9, Message(&HISTOGRAMS)),
-    single_field("exponentialHistogram", 10, Message(&EXPONENTIAL_HISTOGRAMS)),
-    single_field("summary", 11, Message(&SUMMARIES)),
-];
-static NUMBERS: [JsonField; 3] = [
-    repeated_field("dataPoints", 1, Message(&NUMBER)),
-    TEMPORALITY,
-    single_field("isMonotonic", 3, Bool),
-];
-static HISTOGRAMS: [JsonField; 2] =
-    [repeated_field("dataPoints", 1, Message(&HISTOGRAM)), TEMPORALITY];
-static EXPONENTIAL_HISTOGRAMS: [JsonField; 2] =
-    [repeated_field("dataPoints", 1, Message(&EXPONENTIAL_HISTOGRAM)), TEMPORALITY];
-static SUMMARIES: [JsonField; 1] = [repeated_field("dataPoints", 1, Message(&SUMMARY))];
-const TEMPORALITY: JsonField = single_field("aggregationTemporality", 2, Unsigned);
-const START: JsonField = single_field("startTimeUnixNano", 2, Fixed);
-const TIME: JsonField = single_field("timeUnixNano", 3, Fixed);
-static EXEMPLAR: [JsonField; 6] = [
-    single_field("timeUnixNano", 2, Fixed),
-    single_field("asDouble", 3, Double),
-    single_field("spanId", 4, Hex),
-    single_field("traceId", 5, Hex),
-    single_field("asInt", 6, SignedFixed),
-    repeated_field("filteredAttributes", 7, Message(&KEY_VALUE)),
-];
-static NUMBER: [JsonField; 7] = [
-    repeated_field("attributes", 7, Message(&KEY_VALUE)),
-    START,
-    TIME,
-    single_field("asDouble", 4, Double),
-    repeated_field("exemplars", 5, Message(&EXEMPLAR)),
-    single_field("asInt", 6, SignedFixed),
-    single_field("flags", 8, Unsigned),
-];
-static HISTOGRAM: [JsonField; 11] = [
-    repeated_field("attributes", 9, Message(&KEY_VALUE)),
-    START,
-    TIME,
-    single_field("count", 4, Fixed),
-    single_field("sum", 5, Double),
-    repeated_field("bucketCounts", 6, Fixed),
-    repeated_field("explicitBounds", 7, Double),
-    repeated_field("exemplars", 8, Message(&EXEMPLAR)),
-    single_field("flags", 10, Unsigned),
-    single_field("min", 11, Double),
-    single_field("max", 12, Double),
-];
-static EXPONENTIAL_HISTOGRAM: [JsonField; 14] = [
-    repeated_field("attributes", 1, Message(&KEY_VALUE)),
-    START,
-    TIME,
-    single_field("count", 4, Fixed),
-    single_field("sum", 5, Double),
-    single_field("scale", 6, Zigzag),
-    single_field("zeroCount", 7, Fixed),
-    single_field("positive", 8, Message(&BUCKETS)),
-    single_field("negative", 9, Message(&BUCKETS)),
-    single_field("flags", 10, Unsigned),
-    repeated_field("exemplars", 11, Message(&EXEMPLAR)),
-    single_field("min", 12, Double),
-    single_field("max", 13, Double),
-    single_field("zeroThreshold", 14, Double),
-];
-static BUCKETS: [JsonField; 2] =
-    [single_field("offset", 1, Zigzag), repeated_field("bucketCounts", 2, Unsigned)];
-static SUMMARY: [JsonField; 7] = [
-    repeated_field("attributes", 7, Message(&KEY_VALUE)),
-    START,
-    TIME,
-    single_field("count", 4, Fixed),
-    single_field("sum", 5, Double),
-    repeated_field("quantileValues", 6, Message(&QUANTILE)),
-    single_field("flags", 8, Unsigned),
-];
-static QUANTILE: [JsonField; 2] =
-    [single_field("quantile", 1, Double), single_field("value", 2, Double)];
-
-static TRACES_REQUEST: [JsonField; 1] =
-    [repeated_field("resourceSpans", 1, Message(&RESOURCE_SPANS))];
-static RESOURCE_SPANS: [JsonField; 2] = [
-    single_field("resource", 1, Message(&RESOURCE)),
-    repeated_field("scopeSpans", 2, Message(&SCOPE_SPANS)),
-];
-static SCOPE_SPANS: [JsonField; 1] = [repeated_field("spans", 2, Message(&SPAN))];
-static SPAN: [JsonField; 9] = [
-    single_field("traceId", 1, Hex),
-    single_field("spanId", 2, Hex),
-    single_field("traceState", 3, Text),
-    single_field("name", 5, Text),
-    single_field("kind", 6, Unsigned),
-    single_field("startTimeUnixNano", 7, Fixed),
-    single_field("endTimeUnixNano", 8, Fixed),
-    repeated_field("attributes", 9, Message(&KEY_VALUE)),
-    single_field("status", 15, Message(&STATUS)),
-];
-static STATUS: [JsonField; 1] = [single_field("code", 3, Unsigned)];
+type Result<T> = std::result::Result<T, InputError>;
 
 /// Bytes of a message length.
 const LENGTH_BYTES: usize = 5;
@@ -200,13 +35,13 @@ pub(super) fn metrics_to_protobuf(body: &[u8]) -> Result<Vec<u8>> {
     to_protobuf(body, &REQUEST)
 }
 
-/// Converts an `ExportTraceServiceRequest`, without events and links.
+/// Converts an `ExportTraceServiceRequest`.
 pub(crate) fn traces_to_protobuf(body: &[u8]) -> Result<Vec<u8>> {
-    to_protobuf(body, &TRACES_REQUEST)
+    to_protobuf(body, &TRACES)
 }
 
 /// Converts a request to protobuf. The output takes at most a few bytes per input byte.
-fn to_protobuf(body: &[u8], request: &'static [JsonField]) -> Result<Vec<u8>> {
+fn to_protobuf(body: &[u8], request: &'static [OtlpField]) -> Result<Vec<u8>> {
     let mut writer = ProtobufTranscoder {
         tokens: JsonTokenizer::new(body),
         out: Vec::with_capacity(body.len()),
@@ -234,7 +69,7 @@ struct ProtobufTranscoder<'a> {
 }
 
 impl ProtobufTranscoder<'_> {
-    fn write_message(&mut self, fields: &'static [JsonField]) -> Result<()> {
+    fn write_message(&mut self, fields: &'static [OtlpField]) -> Result<()> {
         while let Some(key) = self.tokens.key()? {
             match fields.iter().find(|field| field.name == key) {
                 Some(field) => self.write_field(field)?,
@@ -244,7 +79,7 @@ impl ProtobufTranscoder<'_> {
         Ok(())
     }
 
-    fn write_field(&mut self, field: &'static JsonField) -> Result<()> {
+    fn write_field(&mut self, field: &'static OtlpField) -> Result<()> {
         let at = self.tokens.offset();
         match self.tokens.value()? {
             JsonToken::Null => Ok(()),
@@ -265,7 +100,7 @@ impl ProtobufTranscoder<'_> {
 
     fn write_value(
         &mut self,
-        field: &'static JsonField,
+        field: &'static OtlpField,
         at: usize,
         token: JsonToken<'_>,
     ) -> Result<()> {
@@ -307,6 +142,10 @@ impl ProtobufTranscoder<'_> {
                 .map(|value| self.fixed(field, value as u64)),
             (SignedFixed, token) => parse_integer(token, i64::MIN.into(), i64::MAX.into())
                 .map(|value| self.fixed(field, value as u64)),
+            (Fixed32, token) => parse_integer(token, 0, u32::MAX.into()).map(|value| {
+                self.tag(field, 5);
+                self.out.extend_from_slice(&(value as u32).to_le_bytes());
+            }),
             (Unsigned, token) => parse_integer(token, 0, u64::MAX.into())
                 .map(|value| self.varint_field(field, value as u64)),
             (Signed, token) => parse_integer(token, i64::MIN.into(), i64::MAX.into())
@@ -320,40 +159,24 @@ impl ProtobufTranscoder<'_> {
         })
     }
 
-    fn tag(&mut self, field: &JsonField, wire: u64) {
+    fn tag(&mut self, field: &OtlpField, wire: u64) {
         put_varint(&mut self.out, u64::from(field.number) << 3 | wire);
     }
 
-    fn bytes(&mut self, field: &JsonField, bytes: &[u8]) {
+    fn bytes(&mut self, field: &OtlpField, bytes: &[u8]) {
         self.tag(field, 2);
         put_varint(&mut self.out, bytes.len() as u64);
         self.out.extend_from_slice(bytes);
     }
 
-    fn fixed(&mut self, field: &JsonField, value: u64) {
+    fn fixed(&mut self, field: &OtlpField, value: u64) {
         self.tag(field, 1);
         self.out.extend_from_slice(&value.to_le_bytes());
     }
 
-    fn varint_field(&mut self, field: &JsonField, value: u64) {
+    fn varint_field(&mut self, field: &OtlpField, value: u64) {
         self.tag(field, 0);
         put_varint(&mut self.out, value);
-    }
-}
-
-impl FieldType {
-    fn name(self) -> &'static str {
-        match self {
-            Message(_) => "an object",
-            Text => "a text",
-            Bytes => "base64",
-            Hex => "hexadecimal digits",
-            Bool => "true or false",
-            Double => "a number",
-            Fixed | Unsigned => "a whole number from 0 to 2^64 - 1",
-            SignedFixed | Signed => "a whole number from -2^63 to 2^63 - 1",
-            Zigzag => "a whole number from -2^31 to 2^31 - 1",
-        }
     }
 }
 

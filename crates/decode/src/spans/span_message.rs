@@ -1,6 +1,6 @@
 //! Fields of a span and of its resource, borrowed from the request.
 //!
-//! Source: opentelemetry-proto, `trace/v1/trace.proto`. Events, links and the parent are not read.
+//! Source: opentelemetry-proto, `trace/v1/trace.proto`. Events and links are not read.
 
 #![cfg_attr(
     not(test),
@@ -32,6 +32,7 @@ pub(super) struct SpanMessage<'a> {
     pub(super) trace_id: &'a [u8],
     pub(super) span_id: &'a [u8],
     pub(super) trace_state: &'a str,
+    pub(super) parent_id: &'a [u8],
     pub(super) name: &'a str,
     pub(super) kind: SpanKind,
     pub(super) start: u64,
@@ -104,6 +105,7 @@ impl<'a> SpanMessage<'a> {
             trace_id: &[],
             span_id: &[],
             trace_state: "",
+            parent_id: &[],
             name: "",
             kind: SpanKind::new(0),
             start: 0,
@@ -117,6 +119,7 @@ impl<'a> SpanMessage<'a> {
                 1 => span.trace_id = field.bytes()?,
                 2 => span.span_id = field.bytes()?,
                 3 => span.trace_state = field.text()?,
+                4 => span.parent_id = field.bytes()?,
                 5 => span.name = field.text()?,
                 6 => span.kind = SpanKind::new(field.varint()?),
                 7 => span.start = field.fixed64()?,
@@ -133,6 +136,11 @@ impl<'a> SpanMessage<'a> {
         let trace: [u8; 16] = self.trace_id.try_into().ok()?;
         let span: [u8; 8] = self.span_id.try_into().ok()?;
         (trace != [0; 16] && span != [0; 8]).then_some((trace, span))
+    }
+
+    /// The whole message.
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.message.remaining()
     }
 
     /// Dialect of the statement that the name is.

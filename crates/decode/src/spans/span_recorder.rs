@@ -16,6 +16,7 @@ use super::adjusted_count::AdjustedCount;
 use super::span_message::{SpanIds, SpanKind, SpanMessage, SpanResource, StatusCode};
 use super::span_name::{SpanNameTemplates, is_statement};
 use super::span_sample::{SpanCandidate, SpanSample};
+use super::trace::RawSpan;
 use super::{CALLS_METRIC, DURATION_METRIC, OTHER_NAME, SpanProblem, SpanSummary};
 use crate::exemplar::ExemplarProblem;
 use crate::series_sink::{SeriesSink, pass_exemplar};
@@ -135,8 +136,8 @@ impl<'a, 's> SpanRecorder<'a, 's> {
         self.pending_resource = Some(resource);
     }
 
-    /// Records a span.
-    pub(super) fn record(&mut self, span: SpanMessage<'a>) {
+    /// Records a span of a resource and a scope, which are messages.
+    pub(super) fn record(&mut self, span: SpanMessage<'a>, (resource, scope): (&[u8], &[u8])) {
         let (ids, start, end) = match times_and_ids(&span) {
             Ok(valid) => valid,
             Err(problem) => return self.summary.reject(problem, span.name),
@@ -144,6 +145,7 @@ impl<'a, 's> SpanRecorder<'a, 's> {
         if !self.seen.insert((ids, span.kind)) {
             return self.summary.reject(SpanProblem::Duplicate, span.name);
         }
+        self.sink.span(&RawSpan { trace_id: ids.0, resource, scope, span: span.bytes() });
         if let Some(resource) = self.pending_resource.take()
             && self.resources.last() != Some(&resource)
         {

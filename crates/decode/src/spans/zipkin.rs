@@ -10,12 +10,11 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use hist::codec::bytes::put_varint;
-
 use crate::decimal;
 use crate::exemplar::{read_hex, read_trace_id};
 use crate::input_error::{InputError, InputPosition, quote};
 use crate::json::{JsonToken, JsonTokenizer};
+use crate::otlp::message_copy::put_bytes;
 
 use super::span_message::{SpanKind, StatusCode};
 
@@ -29,6 +28,8 @@ const MICROSECOND: u64 = 1000;
 struct ZipkinSpan {
     trace_id: Vec<u8>,
     span_id: Vec<u8>,
+    /// Empty if there is none, or an invalid one.
+    parent_id: Vec<u8>,
     name: String,
     kind: String,
     service: String,
@@ -75,11 +76,8 @@ fn read_span(tokens: &mut JsonTokenizer<'_>) -> Result<ZipkinSpan> {
                 let is_valid = read_trace_id(&scalar(tokens)?, &mut id);
                 span.trace_id = if is_valid { id.to_vec() } else { Vec::new() };
             }
-            "id" => {
-                let mut id = [0; 8];
-                let is_valid = read_hex(&scalar(tokens)?, &mut id);
-                span.span_id = if is_valid { id.to_vec() } else { Vec::new() };
-            }
+            "id" => span.span_id = read_id(tokens)?,
+            "parentId" => span.parent_id = read_id(tokens)?,
             "name" => span.name = scalar(tokens)?,
             "kind" => span.kind = scalar(tokens)?,
             "timestamp" => span.timestamp = microseconds(tokens)?,
@@ -90,6 +88,13 @@ fn read_span(tokens: &mut JsonTokenizer<'_>) -> Result<ZipkinSpan> {
         }
     }
     Ok(span)
+}
+
+/// Id of a span; empty if it is invalid.
+fn read_id(tokens: &mut JsonTokenizer<'_>) -> Result<Vec<u8>> {
+    let mut id = [0; 8];
+    let is_valid = read_hex(&scalar(tokens)?, &mut id);
+    Ok(if is_valid { id.to_vec() } else { Vec::new() })
 }
 
 /// Text of a scalar; `null` and lists are none.
@@ -189,7 +194,12 @@ impl ZipkinSpan {
             (_, duration) => start.saturating_add(duration.saturating_mul(MICROSECOND)),
         };
         let mut span = Vec::new();
-        let texts = [(1, &self.trace_id[..]), (2, &self.span_id), (5, self.name.as_bytes())];
+        let texts = [
+            (1, &self.trace_id[..]),
+            (2, &self.span_id),
+            (4, &self.parent_id),
+            (5, self.name.as_bytes()),
+        ];
         for (number, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
             put_bytes(&mut span, number, text);
         }
@@ -216,15 +226,8 @@ impl ZipkinSpan {
     }
 }
 
-/// Appends a field of bytes.
-fn put_bytes(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
-    out.push(number.unbounded_shl(3) | 2);
-    put_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
 /// Appends an attribute with a text.
-fn put_attribute(out: &mut Vec<u8>, number: u8, name: &str, value: &str) {
+fn put_attribute(out: &mut Vec<u8>, number: u32, name: &str, value: &str) {
     let (mut text, mut attribute) = (Vec::new(), Vec::new());
     put_bytes(&mut text, 1, value.as_bytes());
     put_bytes(&mut attribute, 1, name.as_bytes());

@@ -9,6 +9,7 @@ use ::model::{Gap, Sample, Series};
 use decode::influx::TimestampPrecision;
 use decode::remote_read::{self, MATCHERS_MAX, QUERIES_MAX};
 use decode::remote_write::{self, RemoteWriteVersion};
+use decode::spans::trace::{self, AttributeAction, RawSpan, Trace};
 use decode::{
     DecodedSample, DecodedValue, InputError, InputFormat, SampleSink, SeriesSink, Unit,
     VecSeriesSink, detect, graphite, influx, otlp, prometheus_protobuf, read, spans, statsd, tsdb,
@@ -197,7 +198,11 @@ fn check_spans(bytes: &[u8]) {
         assert!(rows.samples > 0 || summary.measured == 0);
         assert!(summary.errors.iter().all(|error| !error.contains('\n')), "of one line");
         assert_eq!(summary.rejected() == 0, summary.errors.is_empty());
+        let stored = Trace::read(&rows.stored);
+        assert!(stored.spans.len() as u64 <= summary.measured + summary.rejected());
+        check_stored_trace(&rows.stored);
     }
+    check_stored_trace(bytes);
 }
 
 /// Series by key.
@@ -205,6 +210,20 @@ fn check_spans(bytes: &[u8]) {
 struct KeyedSeries {
     known: HashMap<Vec<u8>, Series>,
     samples: u64,
+    /// Spans as they are stored.
+    stored: Vec<u8>,
+}
+
+/// Any bytes are read as a stored trace, and what is read is the same in JSON and in protobuf.
+fn check_stored_trace(bytes: &[u8]) {
+    let read = Trace::read(bytes);
+    let (json, problems) = (read.to_json(), read.problems());
+    let protobuf = read.to_protobuf();
+    let again = Trace::read(&protobuf);
+    assert_eq!((again.to_json(), again.problems()), (json, problems));
+    for span in &read.spans {
+        let _ = (span.service(), span.attributes().count());
+    }
 }
 
 impl SeriesSink for KeyedSeries {
@@ -226,6 +245,15 @@ impl SeriesSink for KeyedSeries {
     }
 
     fn gap(&mut self, _: Gap) {}
+
+    fn span(&mut self, span: &RawSpan<'_>) {
+        let filter = |name: &str, value: &dyn Fn() -> String| match name.len() % 3 {
+            0 => AttributeAction::Replace(value()),
+            1 => AttributeAction::Keep,
+            _ => AttributeAction::Remove,
+        };
+        trace::encode(&[*span], &filter, &mut self.stored);
+    }
 }
 
 /// Parsing a packet equals parsing its lines, and numbers are finite.

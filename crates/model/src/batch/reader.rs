@@ -1,4 +1,4 @@
-//! Reader of a batch: its samples in order, its gaps and its exemplars.
+//! Reader of a batch: its samples in order, its gaps, exemplars and spans.
 //!
 //! Input is untrusted: allocations are proportional to the bytes, and an error has the offset of
 //! the invalid field.
@@ -13,9 +13,12 @@ use crate::exemplar::{Exemplar, ExemplarReader};
 use crate::gap::Gap;
 use crate::sample::SampleValue;
 use crate::series::{Series, SeriesId, SeriesKind};
+use crate::trace::{TraceReader, TraceSpans};
 use crate::wire::WireReader;
 
-use super::{BY_ID, BY_KEY, EXEMPLARS, GAPS, MAGIC, VERSION, VERSION_WITH_SECTIONS, value_tag};
+use super::{
+    BY_ID, BY_KEY, EXEMPLARS, GAPS, MAGIC, TRACES, VERSION, VERSION_WITH_SECTIONS, value_tag,
+};
 
 /// How a batch names a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +105,8 @@ pub struct BatchReader<'a> {
     gaps: Vec<Gap>,
     /// Sections with exemplars.
     exemplars: Vec<&'a [u8]>,
+    /// Sections with spans of traces.
+    traces: Vec<&'a [u8]>,
     has_sections: bool,
     failed: bool,
 }
@@ -129,6 +134,7 @@ impl<'a> BatchReader<'a> {
             span: 0,
             gaps: Vec::new(),
             exemplars: Vec::new(),
+            traces: Vec::new(),
             has_sections: version == VERSION_WITH_SECTIONS,
             failed: false,
         })
@@ -142,6 +148,11 @@ impl<'a> BatchReader<'a> {
     /// Exemplars with their series, of the sections read so far; all after the last sample.
     pub fn exemplars(&self) -> impl Iterator<Item = Result<(SeriesId, Exemplar)>> {
         self.exemplars.iter().flat_map(|section| ExemplarReader::new(section))
+    }
+
+    /// Spans of traces, of the sections read so far; all after the last sample.
+    pub fn traces(&self) -> impl Iterator<Item = Result<TraceSpans<'a>>> {
+        self.traces.iter().flat_map(|section| TraceReader::new(section))
     }
 
     /// The first bytes of the next group.
@@ -189,6 +200,7 @@ impl<'a> BatchReader<'a> {
             GroupHead::Section(EXEMPLARS) => {
                 self.exemplars.push(self.reader.bytes("exemplars")?);
             }
+            GroupHead::Section(TRACES) => self.traces.push(self.reader.bytes("traces")?),
             GroupHead::Section(_) => drop(self.reader.bytes("section")?),
         }
         Ok(())

@@ -289,8 +289,15 @@ fn batch_with_exemplars(numbers: std::ops::Range<u8>) -> Batch {
         writer.sample(&Sample { start: 0, end: 1, value }).unwrap();
     }
     writer.gap(Gap { start: 1, end: 2, producer: None, lost: None, reason: "why".to_owned() });
-    numbers.for_each(|number| writer.exemplar(series(number % 4).id(), &exemplar(number)));
+    for number in numbers {
+        writer.exemplar(series(number % 4).id(), &exemplar(number));
+        writer.trace(spans(number));
+    }
     writer.finish()
+}
+
+fn spans(number: u8) -> TraceSpans<'static> {
+    TraceSpans { trace_id: [number; 16], is_cut: number.is_multiple_of(2), spans: b"spans" }
 }
 
 fn exemplars_of(batch: &Batch) -> Vec<(SeriesId, Exemplar)> {
@@ -317,9 +324,13 @@ fn exemplars_follow_their_batch() {
     for changed in changed {
         assert_eq!(changed.exemplars(), 9);
         assert_eq!(exemplars_of(&changed), expected);
+        let mut reader = changed.read();
+        assert!(reader.by_ref().all(|entry| entry.is_ok()));
+        let found: Vec<TraceSpans<'_>> = reader.traces().map(Result::unwrap).collect();
+        assert_eq!(found, (0..9).map(spans).collect::<Vec<_>>());
         assert_eq!(Batch::decode(changed.bytes().to_owned()), Ok(changed));
     }
-    let without = batch.without_exemplars().unwrap();
+    let without = batch.without_sections().unwrap();
     assert_eq!(without, batch_with_exemplars(0..0));
 }
 

@@ -83,10 +83,11 @@ fn selector(bytes: &[u8]) {
 /// The first byte selects a parser, the rest is its input.
 fn store_chunk(bytes: &[u8]) {
     let Some((choice, bytes)) = bytes.split_first() else { return };
-    match choice % 2 {
+    match choice % 3 {
         // Longer texts could compress so well that they alone exceed the fuzzer's memory limit.
         0 if bytes.len() <= 1024 => drop(store::fuzzing::chunk(bytes)),
         0 => {}
-        _ => drop(store::fuzzing::manifest(bytes)),
+        1 => drop(store::fuzzing::manifest(bytes)),
+        _ => drop(store::fuzzing::trace_part(bytes)),
     }
 }

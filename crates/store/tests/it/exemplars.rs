@@ -145,7 +145,7 @@ fn store_opens_with_a_damaged_file_of_exemplars() {
 
 /// Stores without exemplars have no file of them, and their batches are those of earlier releases.
 #[test]
-fn without_exemplars_nothing_is_written() {
+fn without_sections_nothing_is_written() {
     let (_disk, world) = fixture();
     let store = world.open().unwrap();
     ingest(&store, 1, "a", &[]);
@@ -163,7 +163,7 @@ fn manifest_title(world: &StoreFixture) -> String {
 /// A release that does not read exemplars would reject the samples of their batches, too: it must
 /// not open the store before it is flushed.
 #[test]
-fn earlier_releases_open_the_store_only_without_exemplars_in_its_journal() {
+fn earlier_releases_open_the_store_only_without_sections_in_its_journal() {
     let (_disk, world) = fixture();
     let store = world.open().unwrap();
     ingest(&store, 1, "a", &[]);

@@ -1,4 +1,4 @@
-//! Compares the tables of `docs/formats/chunk.md` and `part.md` with the code.
+//! Compares the tables of `docs/formats/chunk.md`, `part.md` and `traces.md` with the code.
 
 use store::layout::*;
 
@@ -6,6 +6,7 @@ use crate::page::check_fields;
 
 const CHUNK: &str = include_str!("../../../../docs/formats/chunk.md");
 const PART: &str = include_str!("../../../../docs/formats/part.md");
+const TRACES: &str = include_str!("../../../../docs/formats/traces.md");
 const MANIFEST: &str = include_str!("../../../../docs/formats/manifest.md");
 
 #[track_caller]
@@ -25,6 +26,9 @@ fn pages_match_the_layouts() {
     check(PART, "## Header", &PART_HEADER, PART_HEADER_BYTES);
     check(PART, "## Index", &ENTRY, ENTRY_BYTES);
     check(PART, "## Footer", &FOOTER, FOOTER_BYTES);
+    check(TRACES, "## Index", &TRACE_INDEX, TRACE_INDEX_BYTES);
+    check(TRACES, "## Table", &TRACE_TABLE, TRACE_TABLE_BYTES);
+    check(TRACES, "## Footer", &TRACE_FOOTER, TRACE_FOOTER_BYTES);
     assert!(PART.contains(&format!("The last {FOOTER_BYTES} bytes of the file.")));
 }
 
@@ -36,6 +40,8 @@ fn pages_list_magic_numbers_limits_and_versions() {
         let name = magic.strip_suffix(&[0, 0]).unwrap();
         told(PART, format!("| magic | `{}` and two zero bytes |", name.escape_ascii()));
     }
+    told(TRACES, format!("| magic | `{}` |", TRACE_MAGIC.escape_ascii()));
+    told(TRACES, format!("| version | {TRACE_VERSION} |"));
     told(CHUNK, format!("| rows | at most {CHUNK_ROWS_MAX} |"));
     told(CHUNK, format!("at most {CHUNK_BYTES_MAX} |"));
     told(CHUNK, format!("| version | {CHUNK_VERSION} |"));

@@ -33,6 +33,7 @@ mod producers;
 mod rules;
 mod sigkill;
 mod snapshots;
+mod traces;
 mod windows;
 
 type ChildMain = fn(processes::ChildArguments);

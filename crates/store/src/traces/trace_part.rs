@@ -1,0 +1,344 @@
+//! Part file of traces: spans of kept traces that were received in an hour, immutable.
+//!
+//! ```text
+//! magic    b"tdtraces", version u32 1
+//! blocks   zstd of entries as in a batch (docs/formats/batch.md), by ascending trace id
+//! index    20 bytes a trace, by ascending id: see INDEX
+//! table    20 bytes a block: see TABLE
+//! footer   56 bytes: see FOOTER
+//! ```
+//! Numbers are little-endian, checksums CRC-32C. `docs/formats/traces.md` is the specification.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use std::collections::BTreeMap;
+
+use model::wire::WireReader;
+use model::{TraceId, TraceReader, TraceSpans, TraceWriter};
+
+use super::TraceHead;
+use crate::error::{Error, Result};
+
+/// First bytes of a part.
+pub const MAGIC: [u8; 8] = *b"tdtraces";
+/// The version written, and the only one read.
+pub const VERSION: u32 = 1;
+/// Bytes before the first block.
+const HEADER_BYTES: u64 = 12;
+/// Bytes of an entry of the index.
+pub const INDEX_BYTES: usize = 20;
+/// Fields of an entry of the index: name, offset, size.
+pub const INDEX: [(&str, usize, usize); 2] = [("trace", 0, 16), ("block", 16, 4)];
+/// Bytes of an entry of the table of blocks.
+pub const TABLE_BYTES: usize = 20;
+/// Fields of an entry of the table of blocks: name, offset, size.
+pub const TABLE: [(&str, usize, usize); 4] =
+    [("offset", 0, 8), ("length", 8, 4), ("unpacked", 12, 4), ("checksum", 16, 4)];
+/// Bytes of the footer.
+pub const FOOTER_BYTES: usize = 56;
+/// Fields of the footer: name, offset, size.
+pub const FOOTER: [(&str, usize, usize); 8] = [
+    ("journal", 0, 16),
+    ("end", 16, 8),
+    ("first", 24, 8),
+    ("last", 32, 8),
+    ("traces", 40, 4),
+    ("blocks", 44, 4),
+    ("tables checksum", 48, 4),
+    ("checksum", 52, 4),
+];
+/// Size from which a block is complete, uncompressed.
+const BLOCK_BYTES: usize = 256 << 10;
+/// Maximum size of a block, uncompressed: one trace may exceed [`BLOCK_BYTES`].
+const UNPACKED_MAX: u32 = 64 << 20;
+const ZSTD_LEVEL: i32 = 3;
+
+/// Reads bytes of a file: offset and length.
+pub(crate) type ReadPart<'r> = &'r dyn Fn(u64, usize) -> Result<Vec<u8>>;
+
+/// The footer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TraceFooter {
+    /// Journal that the traces are of.
+    pub(crate) journal: u128,
+    /// All traces of records before this position are in this part or in others.
+    pub(crate) end: u64,
+    /// When the first and the last of the records were written.
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+    traces: u32,
+    blocks: u32,
+    tables_checksum: u32,
+}
+
+/// An open part.
+pub(crate) struct TracePart<'r> {
+    read: ReadPart<'r>,
+    index: Vec<u8>,
+    table: Vec<u8>,
+}
+
+fn damage(reason: &str) -> Error {
+    Error::Damage { location: "traces".to_owned(), reason: reason.to_owned() }
+}
+
+/// Encodes a part.
+pub(crate) fn encode(head: &TraceHead, journal: u128, end: u64) -> Result<Vec<u8>> {
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    let (mut index, mut table, mut blocks) = (Vec::new(), Vec::new(), 0_u32);
+    let mut writer = TraceWriter::default();
+    let mut traces = head.traces.iter().peekable();
+    while let Some((trace_id, trace)) = traces.next() {
+        writer.push(TraceSpans { trace_id: *trace_id, is_cut: trace.0, spans: &trace.1 });
+        index.extend_from_slice(trace_id);
+        index.extend_from_slice(&blocks.to_le_bytes());
+        if writer.bytes().len() >= BLOCK_BYTES || traces.peek().is_none() {
+            let packed = zstd::bulk::compress(writer.bytes(), ZSTD_LEVEL);
+            let packed = packed.map_err(|error| damage(&error.to_string()))?;
+            table.extend_from_slice(&(out.len() as u64).to_le_bytes());
+            table.extend_from_slice(&(packed.len() as u32).to_le_bytes());
+            table.extend_from_slice(&(writer.bytes().len() as u32).to_le_bytes());
+            table.extend_from_slice(&crc32c::crc32c(&packed).to_le_bytes());
+            out.extend_from_slice(&packed);
+            blocks = blocks.saturating_add(1);
+            writer = TraceWriter::default();
+        }
+    }
+    let tables = out.len();
+    out.extend_from_slice(&index);
+    out.extend_from_slice(&table);
+    let checksum = crc32c::crc32c(out.get(tables..).unwrap_or_default());
+    let footer = out.len();
+    out.extend_from_slice(&journal.to_le_bytes());
+    out.extend_from_slice(&end.to_le_bytes());
+    out.extend_from_slice(&head.first.to_le_bytes());
+    out.extend_from_slice(&head.last.to_le_bytes());
+    out.extend_from_slice(&(head.traces.len() as u32).to_le_bytes());
+    out.extend_from_slice(&blocks.to_le_bytes());
+    out.extend_from_slice(&checksum.to_le_bytes());
+    let checksum = crc32c::crc32c(out.get(footer..).unwrap_or_default());
+    out.extend_from_slice(&checksum.to_le_bytes());
+    Ok(out)
+}
+
+impl TraceFooter {
+    /// Reads the header and the footer of a file with a length.
+    pub(crate) fn read(read: ReadPart<'_>, length: u64) -> Result<TraceFooter> {
+        let header = read(0, HEADER_BYTES as usize)?;
+        let mut header = WireReader::new(&header);
+        if header.array::<8>("magic")? != MAGIC {
+            return Err(damage("it is no part of traces"));
+        }
+        let version = header.u32("version")?;
+        if version != VERSION {
+            return Err(damage(&format!("version {version}, expected {VERSION}")));
+        }
+        let offset = length.checked_sub(FOOTER_BYTES as u64);
+        let offset = offset.ok_or_else(|| damage("the footer is truncated"))?;
+        let bytes = read(offset, FOOTER_BYTES)?;
+        let mut reader = WireReader::new(&bytes);
+        let footer = TraceFooter {
+            journal: u128::from_le_bytes(reader.array("journal")?),
+            end: reader.u64("end")?,
+            first: reader.i64("first")?,
+            last: reader.i64("last")?,
+            traces: reader.u32("traces")?,
+            blocks: reader.u32("blocks")?,
+            tables_checksum: reader.u32("checksum")?,
+        };
+        let checked = bytes.get(..reader.offset()).unwrap_or_default();
+        match reader.u32("checksum")? == crc32c::crc32c(checked) {
+            true => Ok(footer),
+            false => Err(damage("the footer is damaged")),
+        }
+    }
+}
+
+impl<'r> TracePart<'r> {
+    /// Reads the index and the table of blocks.
+    pub(crate) fn open(
+        footer: &TraceFooter,
+        length: u64,
+        read: ReadPart<'r>,
+    ) -> Result<TracePart<'r>> {
+        let index_bytes = u64::from(footer.traces).saturating_mul(INDEX_BYTES as u64);
+        let table_bytes = u64::from(footer.blocks).saturating_mul(TABLE_BYTES as u64);
+        let bytes = index_bytes.saturating_add(table_bytes);
+        let offset = length.checked_sub((FOOTER_BYTES as u64).saturating_add(bytes));
+        let Some(offset) = offset.filter(|offset| *offset >= HEADER_BYTES) else {
+            return Err(damage("the index is truncated"));
+        };
+        let mut index = read(offset, bytes as usize)?;
+        if crc32c::crc32c(&index) != footer.tables_checksum || index.len() as u64 != bytes {
+            return Err(damage("the index is damaged"));
+        }
+        let table = index.split_off(index_bytes as usize);
+        Ok(TracePart { read, index, table })
+    }
+
+    /// Number of blocks.
+    pub(crate) fn blocks(&self) -> usize {
+        self.table.as_chunks::<TABLE_BYTES>().0.len()
+    }
+
+    /// Number of the block with a trace.
+    pub(crate) fn block_of(&self, trace_id: &TraceId) -> Option<usize> {
+        let entries = self.index.as_chunks::<INDEX_BYTES>().0;
+        let at = entries.partition_point(|entry| entry[..16] < trace_id[..]);
+        let entry = entries.get(at).filter(|entry| entry[..16] == trace_id[..])?;
+        WireReader::new(entry.get(16..)?).u32("block").ok().map(|block| block as usize)
+    }
+
+    /// Trace ids, ascending.
+    pub(crate) fn trace_ids(&self) -> impl Iterator<Item = TraceId> {
+        let entries = self.index.as_chunks::<INDEX_BYTES>().0.iter();
+        entries.filter_map(|entry| entry.first_chunk().copied())
+    }
+
+    /// A block, uncompressed.
+    pub(crate) fn block(&self, number: usize) -> Result<Vec<u8>> {
+        let entry = self.table.as_chunks::<TABLE_BYTES>().0.get(number);
+        let mut entry = WireReader::new(entry.ok_or_else(|| damage("a block is missing"))?);
+        let (offset, length) = (entry.u64("offset")?, entry.u32("length")?);
+        let (unpacked, checksum) = (entry.u32("unpacked")?, entry.u32("checksum")?);
+        let packed = (self.read)(offset, length as usize)?;
+        if crc32c::crc32c(&packed) != checksum || unpacked > UNPACKED_MAX {
+            return Err(damage(&format!("block {number} is damaged")));
+        }
+        zstd::bulk::decompress(&packed, unpacked as usize)
+            .map_err(|error| damage(&format!("block {number}: {error}")))
+    }
+}
+
+/// Spans of a trace in a block.
+pub(crate) fn add_from_block(
+    block: &[u8],
+    trace_id: &TraceId,
+    found: &mut BTreeMap<TraceId, (bool, Vec<u8>)>,
+) -> Result<()> {
+    for spans in TraceReader::new(block) {
+        let spans = spans?;
+        if spans.trace_id == *trace_id {
+            let of = found.entry(*trace_id).or_default();
+            of.0 |= spans.is_cut;
+            of.1.extend_from_slice(spans.spans);
+        }
+    }
+    Ok(())
+}
+
+/// Parses a part with correct checksums in place of its own, for fuzzing.
+pub(crate) fn parse_resealed(bytes: &[u8]) -> Option<usize> {
+    let mut bytes = [&MAGIC[..], &VERSION.to_le_bytes(), bytes].concat();
+    let footer = bytes.len().checked_sub(FOOTER_BYTES)?;
+    let count = |at: usize| {
+        let of = bytes.get(footer.saturating_add(at)..)?.first_chunk()?;
+        usize::try_from(u32::from_le_bytes(*of)).ok()
+    };
+    let index_bytes = count(40)?.checked_mul(INDEX_BYTES)?;
+    let tables_bytes = index_bytes.checked_add(count(44)?.checked_mul(TABLE_BYTES)?)?;
+    let tables = footer.checked_sub(tables_bytes).filter(|at| *at >= HEADER_BYTES as usize)?;
+    // The first block is all that is between the header and the tables.
+    if let Some(table) = bytes.get_mut(tables.saturating_add(index_bytes)..footer)
+        && let Some(entry) = table.first_chunk_mut::<TABLE_BYTES>()
+    {
+        let length = (tables as u64).saturating_sub(HEADER_BYTES) as u32;
+        entry[..8].copy_from_slice(&HEADER_BYTES.to_le_bytes());
+        entry[8..12].copy_from_slice(&length.to_le_bytes());
+        entry[13..16].fill(0);
+    }
+    let block = crc32c::crc32c(bytes.get(HEADER_BYTES as usize..tables)?);
+    if let Some(checksum) =
+        bytes.get_mut(tables.saturating_add(index_bytes)..footer)?.get_mut(16..20)
+    {
+        checksum.copy_from_slice(&block.to_le_bytes());
+    }
+    let checksum = crc32c::crc32c(bytes.get(tables..footer)?).to_le_bytes();
+    bytes.get_mut(footer.saturating_add(48)..)?.get_mut(..4)?.copy_from_slice(&checksum);
+    let checksum = crc32c::crc32c(bytes.get(footer..footer.saturating_add(52))?).to_le_bytes();
+    bytes.get_mut(footer.saturating_add(52)..)?.copy_from_slice(&checksum);
+    let read = |offset: u64, length: usize| {
+        let rest = bytes.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
+        Ok(rest.get(..length).unwrap_or(rest).to_owned())
+    };
+    let length = bytes.len() as u64;
+    let part = TracePart::open(&TraceFooter::read(&read, length).ok()?, length, &read).ok()?;
+    let _ = part.trace_ids().filter_map(|trace_id| part.block_of(&trace_id)).count();
+    let block = part.block(0).ok()?;
+    Some(TraceReader::new(&block).map_while(Result::ok).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(traces: u8, bytes: usize) -> TraceHead {
+        let mut head = TraceHead::default();
+        for trace in (0..traces).rev() {
+            let spans: Vec<u8> = (0..bytes as u64)
+                .map(|at| model::splitmix64(at | u64::from(trace) << 40) as u8)
+                .collect();
+            let trace_id = [trace; 16];
+            let spans = TraceSpans { trace_id, is_cut: trace % 2 == 1, spans: &spans };
+            head.add(&spans, 1000 + i64::from(trace));
+            head.add(&TraceSpans { spans: b"more", ..spans }, 1000);
+        }
+        head
+    }
+
+    #[track_caller]
+    fn check_damage(bytes: &[u8], expected: &str) {
+        let read = |offset: u64, length: usize| {
+            let rest = bytes.get(offset as usize..).unwrap_or_default();
+            Ok(rest.get(..length).unwrap_or(rest).to_owned())
+        };
+        let length = bytes.len() as u64;
+        let opened = TraceFooter::read(&read, length).and_then(|footer| {
+            let part = TracePart::open(&footer, length, &read)?;
+            (0..part.blocks()).try_for_each(|block| part.block(block).map(drop))
+        });
+        let error = opened.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn traces_of_a_part_are_found_by_their_ids() {
+        let head = head(40, 30_000);
+        let bytes = encode(&head, 7, 99).unwrap();
+        let read = |offset: u64, length: usize| Ok(bytes[offset as usize..][..length].to_owned());
+        let footer = TraceFooter::read(&read, bytes.len() as u64).unwrap();
+        assert_eq!((footer.journal, footer.end, footer.traces), (7, 99, 40));
+        assert_eq!((footer.first, footer.last), (1039, 1039), "as they came");
+        let part = TracePart::open(&footer, bytes.len() as u64, &read).unwrap();
+        assert!((4..8).contains(&part.blocks()), "{} blocks", part.blocks());
+        assert!(part.trace_ids().eq((0..40).map(|trace| [trace; 16])));
+        for (trace_id, expected) in &head.traces {
+            let mut found = BTreeMap::new();
+            let block = part.block(part.block_of(trace_id).unwrap()).unwrap();
+            add_from_block(&block, trace_id, &mut found).unwrap();
+            assert_eq!(found.get(trace_id), Some(expected));
+        }
+        assert_eq!(part.block_of(&[40; 16]), None);
+        assert_eq!(part.block_of(&[3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), None);
+        // Damage is noticed wherever it is.
+        for at in (12..bytes.len()).step_by(997) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            check_damage(&damaged, "damaged");
+        }
+        check_damage(&bytes[..bytes.len() - 1], "damaged");
+        check_damage(&bytes[..20], "truncated");
+        check_damage(b"something else", "it is no part of traces");
+        let mut later = bytes.clone();
+        later[8] = 2;
+        check_damage(&later, "version 2, expected 1");
+        assert_eq!(
+            parse_resealed(&encode(&super::tests::head(2, 9), 7, 1).unwrap()[12..]),
+            Some(2)
+        );
+    }
+}
