@@ -109,11 +109,23 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub struct Dialer {
     limits: DialTimeouts,
     tls: Option<Arc<ClientConfig>>,
+    /// Whether connections without TLS use HTTP/2.
+    has_prior_knowledge: bool,
 }
 
 /// A connection that is being opened.
 type DialFuture<'a> =
     Pin<Box<dyn Future<Output = Result<(HttpConnection, PhaseTimes)>> + Send + 'a>>;
+/// A TCP connection that is being opened.
+type OpenFuture<'a> = Pin<Box<dyn Future<Output = Result<(TcpStream, PhaseTimes)>> + Send + 'a>>;
+/// A TLS handshake in progress.
+type SecureFuture<'a> = Pin<Box<dyn Future<Output = Result<TlsStream<TcpStream>>> + Send + 'a>>;
+
+/// Earliest expiry of the peer's certificates, in seconds since the Unix epoch.
+pub fn certificate_expiry(stream: &TlsStream<TcpStream>) -> Option<i64> {
+    let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    certificates.iter().filter_map(|certificate| expiry(certificate)).min()
+}
 
 impl Dialer {
     /// A dialer for an endpoint. For `https` it reads the files of `tls` now. `alpn` lists
@@ -125,11 +137,18 @@ impl Dialer {
         limits: DialTimeouts,
     ) -> Result<Dialer, TlsError> {
         if !target.secure {
-            return Ok(Dialer { limits, tls: None });
+            return Ok(Dialer { limits, ..Dialer::default() });
         }
         let mut config = tls.config()?;
         config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
-        Ok(Dialer { limits, tls: Some(Arc::new(config)) })
+        Ok(Dialer { limits, tls: Some(Arc::new(config)), has_prior_knowledge: false })
+    }
+
+    /// Uses HTTP/2 without TLS too, with prior knowledge (RFC 9113, section 3.3).
+    #[must_use]
+    pub fn with_prior_knowledge(mut self) -> Dialer {
+        self.has_prior_knowledge = true;
+        self
     }
 
     /// Opens a connection, and returns the duration of each phase.
@@ -141,24 +160,48 @@ impl Dialer {
     }
 
     async fn dial_in_phases(&self, target: &Endpoint) -> Result<(HttpConnection, PhaseTimes)> {
-        let mut phases = PhaseTimes::default();
-        let addresses = measure(&mut phases.resolve, self.resolve(target)).await?;
-        let stream = measure(&mut phases.connect, self.connect(target, &addresses)).await?;
+        let (stream, mut phases) = self.open(target).await?;
         if !target.secure {
-            let (sender, driver) = handshake_http1(target, stream).await?;
+            let (sender, driver) = match self.has_prior_knowledge {
+                true => handshake_http2(target, stream).await?,
+                false => handshake_http1(target, stream).await?,
+            };
             return Ok((HttpConnection::new(target, sender, driver), phases));
         }
-        let stream = measure(&mut phases.tls, self.handshake(target, stream)).await?;
-        let tls = stream.get_ref().1;
-        let certificates = tls.peer_certificates().unwrap_or_default();
-        let expires = certificates.iter().filter_map(|certificates| expiry(certificates)).min();
-        let (sender, driver) = match tls.alpn_protocol() {
+        let stream = measure(&mut phases.tls, self.secure(target, stream)).await?;
+        let expires = certificate_expiry(&stream);
+        let (sender, driver) = match stream.get_ref().1.alpn_protocol() {
             Some(b"h2") => handshake_http2(target, stream).await?,
             _ => handshake_http1(target, stream).await?,
         };
         let mut connection = HttpConnection::new(target, sender, driver);
         connection.expires = expires;
         Ok((connection, phases))
+    }
+
+    /// Opens a TCP connection for another protocol than HTTP, without TLS, and returns the duration
+    /// of each phase.
+    pub fn open<'a>(&'a self, target: &'a Endpoint) -> OpenFuture<'a> {
+        Box::pin(async move {
+            let mut phases = PhaseTimes::default();
+            let addresses = measure(&mut phases.resolve, self.resolve(target)).await?;
+            let stream = measure(&mut phases.connect, self.connect(target, &addresses)).await?;
+            Ok((stream, phases))
+        })
+    }
+
+    /// Performs the TLS handshake over an open connection. The dialer must be one of an endpoint
+    /// with TLS.
+    pub fn secure<'a>(&'a self, target: &'a Endpoint, stream: TcpStream) -> SecureFuture<'a> {
+        Box::pin(self.handshake(target, stream))
+    }
+
+    /// First address of the target, for protocols without connections, and the duration of name
+    /// resolution.
+    pub async fn address(&self, target: &Endpoint) -> Result<(SocketAddr, Duration)> {
+        let mut took = Duration::ZERO;
+        let addresses = measure(&mut took, self.resolve(target)).await?;
+        Ok((addresses[0], took))
     }
 
     async fn resolve(&self, target: &Endpoint) -> Result<Vec<SocketAddr>> {

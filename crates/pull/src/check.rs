@@ -1,12 +1,12 @@
 //! Check job: probes a target on schedule and measures each phase.
 //!
 //! Each attempt records a value per phase in the histogram `probe_duration`, in nanoseconds with
-//! the label `phase`: `resolve`, `connect`, `tls`, `wait` (until the response begins), `read`, and
-//! `total`, measured from the scheduled start. A failed attempt is recorded in `total` with the
+//! the label `phase`: `resolve`, `connect`, `tls`, `wait` (until the response begins), `read`,
+//! those that a kind has besides, and `total`, measured from the scheduled start. A failed attempt is recorded in `total` with the
 //! time until the failure, labelled `outcome="failed"`, as are its completed phases: users wait for
 //! slow failures too.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use decode::SeriesSink;
@@ -21,14 +21,15 @@ use tokio::time::Instant;
 
 use crate::attempt_log::AttemptLog;
 use crate::error::{Error, Result};
-use crate::probe::{Attempt, ProbeReport};
+use crate::probe::{Attempt, ProbeReport, ProbeValue};
 use crate::pull::{PullJob, run_blocking};
 use crate::schedule::measured_from;
 use crate::settings::{CheckJobSettings, JobCommon, resolve_target};
 use crate::target_state::TargetState;
 
-/// Labels that the check itself sets.
-pub(crate) const RESERVED_LABELS: [&str; 3] = ["check", "phase", "outcome"];
+/// Labels that the check itself sets: of all series, or of a kind's values.
+pub(crate) const RESERVED_LABELS: [&str; 5] =
+    ["check", "phase", "outcome", "json_path", "perfdata"];
 
 /// Validated check settings.
 #[derive(Debug)]
@@ -37,8 +38,6 @@ pub(crate) struct CheckConfig {
     target: Endpoint,
     dialer: Dialer,
     success_series: Series,
-    status_series: Series,
-    cert_expiry_ns: Series,
     failure_series: Series,
 }
 
@@ -51,12 +50,11 @@ impl CheckConfig {
                 "invalid label {name:?}: the check sets it; choose another name"
             )));
         }
-        let url = check.target.url();
         let alpn: [&[u8]; 2] = [b"h2", b"http/1.1"];
         let (target, dialer) = resolve_target(&JobCommon {
             kind: "check",
             name: &check.name,
-            url: &url,
+            endpoint: check.target.endpoint(),
             interval: check.interval,
             timeout: check.timeout,
             labels: &check.labels,
@@ -76,8 +74,6 @@ impl CheckConfig {
         .map_err(|error| wrong(error.to_string()))?;
         Ok(CheckConfig {
             success_series: series("probe_success", SeriesKind::Gauge)?,
-            status_series: series("probe_http_status_code", SeriesKind::Gauge)?,
-            cert_expiry_ns: series("probe_ssl_earliest_cert_expiry", SeriesKind::Gauge)?,
             failure_series: series("probe_failure_reason", SeriesKind::Text)?,
             check: check.clone(),
             target,
@@ -85,18 +81,81 @@ impl CheckConfig {
         })
     }
 
-    /// Runs the probe. `found` has the measurements so far if the future is dropped.
-    async fn probe(&self, found: &mut ProbeReport) -> Result<(), String> {
-        let (mut connection, phases) =
-            self.dialer.dial(&self.target).await.map_err(|error| error.to_string())?;
-        found.phases = vec![("resolve", phases.resolve), ("connect", phases.connect)];
-        if self.target.secure {
-            found.phases.push(("tls", phases.tls));
+    /// Runs the probe once. Its time begins with `began`.
+    async fn attempt(&self, began: Instant) -> (ProbeReport, Duration) {
+        let mut report = ProbeReport::default();
+        let timeout = self.check.timeout;
+        let (dialer, target) = (&self.dialer, &self.target);
+        let mut attempt = Attempt { dialer, target, timeout, report: &mut report };
+        let run = self.check.target.run(&mut attempt);
+        let outcome = tokio::time::timeout(timeout.saturating_sub(began.elapsed()), run).await;
+        let took = began.elapsed();
+        report.failed = match outcome {
+            Ok(outcome) => outcome.err(),
+            Err(_) => {
+                let what = if report.phases.is_empty() { "cannot connect" } else { "no response" };
+                Some(format!("{what} within {} ms", timeout.as_millis()))
+            }
+        };
+        (report, took)
+    }
+
+    /// Series of the values of an attempt. A value that is no series makes the attempt fail.
+    fn value_rows(&self, report: &mut ProbeReport) -> Vec<(Series, f64)> {
+        let (mut rows, mut wrong) = (Vec::new(), None);
+        for ProbeValue { name, unit, labels, value } in report.values() {
+            let labels: Vec<_> = labels.iter().map(|(name, value)| (*name, &**value)).collect();
+            let series = check_series(&self.check, name, SeriesKind::Gauge, &labels);
+            match series.and_then(|series| series.with_unit(*unit).validate()) {
+                Ok(series) => rows.push((series, *value)),
+                Err(error) => wrong = wrong.or(Some(error)),
+            }
         }
-        found.expires = connection.expires();
-        let (target, timeout) = (&self.target, self.check.timeout);
-        let mut attempt = Attempt { connection: &mut connection, target, timeout, found };
-        self.check.target.run(&mut attempt).await
+        if let Some(error) = wrong {
+            report.failed.get_or_insert(format!("cannot store a value: {error}"));
+        }
+        if report.dropped_values > 0 {
+            let (kept, dropped) = (report.values().len(), report.dropped_values);
+            report.failed.get_or_insert(format!(
+                "cannot store all values: the first {kept} are stored, {dropped} are not; select \
+                 fewer"
+            ));
+        }
+        rows
+    }
+}
+
+/// Result of one attempt of a check outside of its schedule, of which nothing is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckTrial {
+    /// Name of the check.
+    pub name: String,
+    /// The target as a URL.
+    pub target: String,
+    /// From the start of the attempt to its end.
+    pub took: Duration,
+    /// Phases that were completed, in their order.
+    pub phases: Vec<(&'static str, Duration)>,
+    /// Gauges: series and value.
+    pub values: Vec<(String, f64)>,
+    /// The reason of a failure.
+    pub failure: Option<String>,
+}
+
+impl CheckTrial {
+    /// Runs a check once.
+    pub async fn run(check: &CheckJobSettings) -> Result<CheckTrial> {
+        let plan = CheckConfig::new(check)?;
+        let (mut report, took) = plan.attempt(Instant::now()).await;
+        let values = plan.value_rows(&mut report).into_iter();
+        Ok(CheckTrial {
+            name: check.name.clone(),
+            target: check.target.url(),
+            took,
+            values: values.map(|(series, value)| (series.to_string(), value)).collect(),
+            phases: report.phases,
+            failure: report.failed,
+        })
     }
 }
 
@@ -109,11 +168,7 @@ fn check_series(
     kind: SeriesKind,
     check_labels: &[(&str, &str)],
 ) -> model::Result<Series> {
-    let unit = match name {
-        "probe_duration" => "ns",
-        "probe_ssl_earliest_cert_expiry" => "s",
-        _ => "",
-    };
+    let unit = if kind == DURATION_KIND { "ns" } else { "" };
     let series = Series::new(name, kind).with_unit(unit).with_label("check", &*check.name);
     let labels = check.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let labels = check_labels.iter().copied().chain(labels);
@@ -126,6 +181,8 @@ pub(crate) struct CheckJob {
     plan: CheckConfig,
     attempts: AttemptLog,
     target: Arc<TargetState>,
+    /// Series of the values of the last attempt.
+    value_series: Mutex<Vec<Series>>,
 }
 
 impl CheckJob {
@@ -134,14 +191,15 @@ impl CheckJob {
         let CheckJobSettings { name, target, interval, timeout, labels, .. } = &config.check;
         let (url, times) = (target.url().to_string(), (*interval, *timeout));
         let target = TargetState::new(("check", name), url, labels.clone(), times);
-        CheckJob { plan: config, attempts: ledger, target: Arc::new(target) }
+        let value_series = Mutex::default();
+        CheckJob { plan: config, attempts: ledger, target: Arc::new(target), value_series }
     }
 
     fn write(
         &self,
         found: &ProbeReport,
-        took: Duration,
-        end: i64,
+        values: &[(Series, f64)],
+        (took, end): (Duration, i64),
         sink: &mut dyn SeriesSink,
     ) -> model::Result<()> {
         let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
@@ -161,22 +219,27 @@ impl CheckJob {
         }
         let up = f64::from(u8::from(found.failed.is_none()));
         row(&self.plan.success_series, end, SampleValue::Number(up))?;
-        if let Some(status) = found.status {
-            row(&self.plan.status_series, end, SampleValue::Number(f64::from(status)))?;
-        }
-        if let Some(expires) = found.expires {
-            row(&self.plan.cert_expiry_ns, end, SampleValue::Number(expires as f64))?;
+        for (series, value) in values {
+            row(series, end, SampleValue::Number(*value))?;
         }
         if let Some(reason) = &found.failed {
             row(&self.plan.failure_series, end, SampleValue::Text(reason.clone()))?;
         }
+        let mut last = self.value_series.lock().unwrap_or_else(PoisonError::into_inner);
+        for series in last.drain(..) {
+            if !values.iter().any(|value| value.0 == series) {
+                staleness::mark_series_stale(series, end, sink)?;
+            }
+        }
+        last.extend(values.iter().map(|value| value.0.clone()));
         Ok(())
     }
 
-    fn store_result(&self, found: &ProbeReport, took: Duration) {
+    fn store_result(&self, mut found: ProbeReport, took: Duration) {
         let end = self.attempts.now();
         let mut batches = self.attempts.batches();
-        let written = self.write(found, took, end, &mut batches);
+        let values = self.plan.value_rows(&mut found);
+        let written = self.write(&found, &values, (took, end), &mut batches);
         written.expect("BUG: check series were validated at the start");
         self.attempts.record_target(
             &self.target,
@@ -210,29 +273,17 @@ impl PullJob for CheckJob {
     }
 
     async fn attempt(self: Arc<CheckJob>, intended: Instant) {
-        let began = measured_from(intended);
-        let remaining = self.plan.check.timeout.saturating_sub(began.elapsed());
-        let mut found = ProbeReport::default();
-        let outcome = tokio::time::timeout(remaining, self.plan.probe(&mut found)).await;
-        let took = began.elapsed();
-        found.failed = match outcome {
-            Ok(outcome) => outcome.err(),
-            Err(_) => {
-                let what = if found.phases.is_empty() { "cannot connect" } else { "no response" };
-                Some(format!("{what} within {} ms", self.plan.check.timeout.as_millis()))
-            }
-        };
+        let (found, took) = self.plan.attempt(measured_from(intended)).await;
         // The journal may block.
-        run_blocking(move || self.store_result(&found, took)).await;
+        run_blocking(move || self.store_result(found, took)).await;
     }
 
     fn close(&self, is_removed: bool) {
         if is_removed {
             let at = self.attempts.now();
             let mut batches = self.attempts.batches();
-            for series in
-                [&self.plan.success_series, &self.plan.status_series, &self.plan.cert_expiry_ns]
-            {
+            let values = self.value_series.lock().unwrap_or_else(PoisonError::into_inner);
+            for series in values.iter().chain([&self.plan.success_series]) {
                 let ended = staleness::mark_series_stale(series.clone(), at, &mut batches);
                 ended.expect("BUG: check series were validated at the start");
             }

@@ -17,8 +17,12 @@ mod settings;
 mod staleness;
 mod target_state;
 
+pub use crate::check::CheckTrial;
 pub use crate::role::{CheckTable, PullRole, PullTables, ScrapeTable};
 pub use error::{Error, Result};
-pub use probe::{AnyProbe, Attempt, HttpProbe, Probe, Statuses, TcpProbe};
+pub use probe::{
+    AnyProbe, Attempt, CommandProbe, DnsProbe, DnsTransport, GrpcProbe, HttpProbe, JsonProbe,
+    NtpProbe, PingProbe, Probe, RecordType, StartTls, Statuses, TcpProbe,
+};
 pub use pull::Pull;
 pub use settings::{CheckJobSettings, ScrapeJobSettings, Settings};

@@ -4,7 +4,13 @@
 //! of them has the address and selects the kind. The shared parts of checks (times, labels,
 //! connection, series, attempt log) are in `check.rs`.
 
+mod command;
+mod dns;
+mod grpc;
 mod http;
+mod json;
+mod ntp;
+mod ping;
 mod tcp;
 
 #[cfg(test)]
@@ -13,23 +19,45 @@ mod example;
 
 use std::any::Any;
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use net::Endpoint;
-use net::dial::HttpConnection;
+use ::http::Version;
+use net::dial::{Dialer, HttpConnection, PhaseTimes, certificate_expiry};
+use net::{Endpoint, EndpointError};
 use role::settings::{Document, Problems, SettingsCheck, TableRef};
 use serde::de::DeserializeOwned;
 
+use tokio::net::{TcpStream, UdpSocket};
+use tokio_rustls::client::TlsStream;
+
+pub use self::command::CommandProbe;
+pub use self::dns::{DnsProbe, DnsTransport, RecordType};
+pub use self::grpc::GrpcProbe;
 pub use self::http::{HttpProbe, Statuses};
-pub use self::tcp::TcpProbe;
+pub use self::json::JsonProbe;
+pub use self::ntp::NtpProbe;
+pub use self::ping::PingProbe;
+pub use self::tcp::{StartTls, TcpProbe};
+
+/// Gauges that an attempt stores at most.
+const VALUES_MAX: usize = 256;
 
 /// All check kinds.
 pub(crate) const PROBES: &[ProbeRow] = &[
     // A comment: rustfmt then writes one row per line.
     row::<HttpProbe>(),
     row::<TcpProbe>(),
+    row::<DnsProbe>(),
+    row::<PingProbe>(),
+    row::<NtpProbe>(),
+    row::<JsonProbe>(),
+    row::<GrpcProbe>(),
+    row::<CommandProbe>(),
 ];
 
 /// Check kind. The fields of the type are its keys of `[[check]]`.
@@ -42,30 +70,147 @@ pub trait Probe: DeserializeOwned + fmt::Debug + PartialEq + Send + Sync + 'stat
     /// Checks the settings.
     fn check(&self, table: TableRef<'_>, check: &mut SettingsCheck<'_>);
 
-    /// Target URL; `https` selects TLS.
+    /// The target as it is shown: a URL, whose scheme is that of the kind.
     fn url(&self) -> String;
 
-    /// Runs the probe over a new connection; returns the reason of a failure. The future may be
-    /// dropped at any time; `attempt` has the measurements so far.
+    /// Host and port of the target, and whether it uses TLS.
+    fn endpoint(&self) -> Result<Endpoint, EndpointError>;
+
+    /// Runs the probe; returns the reason of a failure. The future may be dropped at any time;
+    /// `attempt` has the measurements so far.
     fn run(&self, attempt: &mut Attempt<'_>) -> impl Future<Output = Result<(), String>> + Send;
 }
 
-/// Connected attempt of a check.
+/// Attempt of a check, which connects to the target by one of its functions.
 #[derive(Debug)]
 pub struct Attempt<'a> {
-    pub(crate) connection: &'a mut HttpConnection,
+    pub(crate) dialer: &'a Dialer,
     pub(crate) target: &'a Endpoint,
     pub(crate) timeout: Duration,
-    pub(crate) found: &'a mut ProbeReport,
+    pub(crate) report: &'a mut ProbeReport,
+}
+
+impl Attempt<'_> {
+    /// Opens an HTTP connection.
+    pub(crate) async fn connect_http(&mut self) -> Result<HttpConnection, String> {
+        self.connect_http_by(self.dialer).await
+    }
+
+    /// Opens an HTTP/2 connection, without TLS too.
+    pub(crate) async fn connect_http2(&mut self) -> Result<HttpConnection, String> {
+        let connection = self.connect_http_by(&self.dialer.clone().with_prior_knowledge()).await?;
+        match connection.version() {
+            Version::HTTP_2 => Ok(connection),
+            _ => Err("the server does not offer HTTP/2".to_owned()),
+        }
+    }
+
+    async fn connect_http_by(&mut self, dialer: &Dialer) -> Result<HttpConnection, String> {
+        let (connection, phases) = dialer.dial(self.target).await.map_err(text)?;
+        self.add_connection(phases);
+        if self.target.secure {
+            self.report.phases.push(("tls", phases.tls));
+        }
+        self.report.add_expiry(connection.expires());
+        Ok(connection)
+    }
+
+    /// Opens a TCP connection without TLS.
+    pub(crate) async fn connect_tcp(&mut self) -> Result<TcpStream, String> {
+        let (stream, phases) = self.dialer.open(self.target).await.map_err(text)?;
+        self.add_connection(phases);
+        Ok(stream)
+    }
+
+    /// Performs the TLS handshake over a connection.
+    pub(crate) async fn secure(
+        &mut self,
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, String> {
+        let began = Instant::now();
+        let stream = self.dialer.secure(self.target, stream).await.map_err(text)?;
+        self.report.phases.push(("tls", began.elapsed()));
+        self.report.add_expiry(certificate_expiry(&stream));
+        Ok(stream)
+    }
+
+    /// Resolves the target's name.
+    pub(crate) async fn resolve(&mut self) -> Result<SocketAddr, String> {
+        let (address, took) = self.dialer.address(self.target).await.map_err(text)?;
+        self.report.phases.push(("resolve", took));
+        Ok(address)
+    }
+
+    /// A UDP socket that receives from the target alone.
+    pub(crate) async fn connect_udp(&mut self) -> Result<UdpSocket, String> {
+        let address = self.resolve().await?;
+        let any: SocketAddr = match address {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let failure = |error: io::Error| format!("cannot open a socket to {address}: {error}");
+        let socket = UdpSocket::bind(any).await.map_err(failure)?;
+        socket.connect(address).await.map_err(failure)?;
+        Ok(socket)
+    }
+
+    fn add_connection(&mut self, phases: PhaseTimes) {
+        self.report.phases.extend([("resolve", phases.resolve), ("connect", phases.connect)]);
+    }
+}
+
+/// A number that tells requests apart; it is no secret.
+fn random_id() -> u64 {
+    RandomState::new().hash_one(())
+}
+
+fn text(error: impl fmt::Display) -> String {
+    error.to_string()
 }
 
 /// Measurements of an attempt.
 #[derive(Debug, Default)]
 pub(crate) struct ProbeReport {
     pub(crate) phases: Vec<(&'static str, Duration)>,
-    pub(crate) status: Option<u16>,
-    pub(crate) expires: Option<i64>,
+    values: Vec<ProbeValue>,
+    /// Values beyond [`VALUES_MAX`].
+    pub(crate) dropped_values: usize,
     pub(crate) failed: Option<String>,
+}
+
+/// A gauge.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ProbeValue {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    /// Labels of the value; one of the [reserved labels](crate::check::RESERVED_LABELS) each.
+    pub(crate) labels: Vec<(&'static str, String)>,
+    pub(crate) value: f64,
+}
+
+impl ProbeReport {
+    /// Adds a gauge without labels of its own.
+    pub(crate) fn add(&mut self, name: &'static str, unit: &'static str, value: f64) {
+        self.add_labelled(ProbeValue { name, unit, labels: Vec::new(), value });
+    }
+
+    /// Adds a gauge, up to a number of them.
+    pub(crate) fn add_labelled(&mut self, value: ProbeValue) {
+        match self.values.len() < VALUES_MAX {
+            true => self.values.push(value),
+            false => self.dropped_values += 1,
+        }
+    }
+
+    pub(crate) fn values(&self) -> &[ProbeValue] {
+        &self.values
+    }
+
+    fn add_expiry(&mut self, expires: Option<i64>) {
+        if let Some(expires) = expires {
+            self.add("probe_ssl_earliest_cert_expiry", "s", expires as f64);
+        }
+    }
 }
 
 /// A probe of any kind, type-erased.
@@ -84,6 +229,10 @@ impl AnyProbe {
 
     pub(crate) fn url(&self) -> String {
         self.0.url()
+    }
+
+    pub(crate) fn endpoint(&self) -> Result<Endpoint, EndpointError> {
+        self.0.endpoint()
     }
 
     pub(crate) async fn run(&self, attempt: &mut Attempt<'_>) -> Result<(), String> {
@@ -108,6 +257,7 @@ trait DynProbe: Any + fmt::Debug + Send + Sync {
     fn equals(&self, other: &(dyn DynProbe + 'static)) -> bool;
     fn check(&self, table: TableRef<'_>, check: &mut SettingsCheck<'_>);
     fn url(&self) -> String;
+    fn endpoint(&self) -> Result<Endpoint, EndpointError>;
     fn run<'a, 'b: 'a>(
         &'a self,
         attempt: &'a mut Attempt<'b>,
@@ -125,6 +275,10 @@ impl<P: Probe> DynProbe for P {
 
     fn url(&self) -> String {
         Probe::url(self)
+    }
+
+    fn endpoint(&self) -> Result<Endpoint, EndpointError> {
+        Probe::endpoint(self)
     }
 
     fn run<'a, 'b: 'a>(

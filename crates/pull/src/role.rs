@@ -93,10 +93,15 @@ fn yes() -> bool {
 }
 
 impl PullTables {
+    /// The checks.
+    pub fn checks(&self) -> Result<Vec<CheckJobSettings>, BoxError> {
+        self.checks.iter().map(CheckTable::read).collect()
+    }
+
     fn settings(&self) -> Result<Settings, BoxError> {
         Ok(Settings {
             scrapes: self.scrapes.iter().map(ScrapeTable::read).collect::<Result<_, _>>()?,
-            checks: self.checks.iter().map(CheckTable::read).collect::<Result<_, _>>()?,
+            checks: self.checks()?,
             ..Settings::default()
         })
     }
@@ -147,18 +152,21 @@ impl CheckTable {
         table: TableRef<'_>,
         keys: &BTreeMap<String, IgnoredAny>,
     ) -> Result<CheckTable, Problems> {
-        let of_probes = PROBES.iter().flat_map(|row| row.keys);
-        let known: Vec<&str> = CHECK_KEYS.iter().chain(of_probes).copied().collect();
+        let mut probes = PROBES.iter().filter(|row| keys.contains_key(row.key));
+        let row = match (probes.next(), probes.next()) {
+            (Some(row), None) => Some(row),
+            _ => None,
+        };
+        // Without a kind, the keys of all kinds are known.
+        let of_kinds = PROBES.iter().filter(|other| row.is_none_or(|row| row.key == other.key));
+        let known: Vec<&str> =
+            CHECK_KEYS.iter().chain(of_kinds.flat_map(|row| row.keys)).copied().collect();
         let unknown = document.unknown_keys(table, &known);
         if !unknown.is_empty() {
             return Err(unknown);
         }
         let check: CheckTable = document.read_table(table, &CHECK_KEYS)?;
-        let mut probes = PROBES.iter().filter(|row| keys.contains_key(row.key));
-        let probe = match (probes.next(), probes.next()) {
-            (Some(row), None) => Some((row.read)(document, table)?),
-            _ => None,
-        };
+        let probe = row.map(|row| (row.read)(document, table)).transpose()?;
         Ok(CheckTable { probe, ..check })
     }
 
@@ -181,7 +189,7 @@ impl CheckTable {
             Some(probe) => probe.check(table, check),
             None => {
                 let keys: Vec<&str> = PROBES.iter().map(|row| row.key).collect();
-                let what = format!("a check has either {}", keys.join(" or "));
+                let what = format!("a check has exactly one of {}", keys.join(", "));
                 check.absent(table, "name", &keys, what);
             }
         }

@@ -65,7 +65,7 @@ impl ScrapeConfig {
         let (target, dialer) = resolve_target(&JobCommon {
             kind: "scrape",
             name: &scrape.name,
-            url: &scrape.url,
+            endpoint: Endpoint::parse(&scrape.url),
             interval: scrape.interval,
             timeout: scrape.timeout,
             labels: &scrape.labels,

@@ -3,9 +3,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use net::Endpoint;
 use net::dial::{DialTimeouts, Dialer};
 use net::tls::ClientTls;
+use net::{Endpoint, EndpointError};
 
 use crate::error::{Error, Result};
 use crate::probe::{AnyProbe, TcpProbe};
@@ -85,7 +85,7 @@ impl Default for ScrapeJobSettings {
 pub struct CheckJobSettings {
     /// Value of the label `check`.
     pub name: String,
-    /// Target of a check: HTTP or TCP.
+    /// What is probed, and how.
     pub target: AnyProbe,
     /// Interval between scheduled starts: 10 s by default.
     pub interval: Duration,
@@ -126,8 +126,7 @@ pub(crate) fn resolve_target(common: &JobCommon<'_>) -> Result<(Endpoint, Dialer
     if let Some((name, _)) = common.labels.iter().find(|label| label.0.starts_with("__")) {
         return wrong(format!("invalid label {name:?}: names that begin with __ are reserved"));
     }
-    let target =
-        Endpoint::parse(common.url).map_err(|cause| Error::Target { job: job(), cause })?;
+    let target = common.endpoint.clone().map_err(|cause| Error::Target { job: job(), cause })?;
     let limit = limit * MISSED_STARTS_MAX;
     let limits = DialTimeouts { resolve: limit, connect: limit, tls: limit };
     let dialer = Dialer::for_target(&target, common.tls, common.alpn, limits);
@@ -138,7 +137,7 @@ pub(crate) fn resolve_target(common: &JobCommon<'_>) -> Result<(Endpoint, Dialer
 pub(crate) struct JobCommon<'a> {
     pub(crate) kind: &'static str,
     pub(crate) name: &'a str,
-    pub(crate) url: &'a str,
+    pub(crate) endpoint: Result<Endpoint, EndpointError>,
     pub(crate) interval: Duration,
     pub(crate) timeout: Duration,
     pub(crate) labels: &'a [(String, String)],

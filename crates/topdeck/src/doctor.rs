@@ -1,5 +1,6 @@
 //! `topdeck doctor`: measurements of this machine, and checks of its servers.
 
+mod checks;
 mod clock;
 mod overhead;
 mod postgres;
@@ -11,7 +12,7 @@ use anyhow::Result;
 
 use crate::subcommand_table::subcommands;
 
-/// Measure this machine: clock, overhead of observation, process table; or check PostgreSQL
+/// Measure this machine: clock, overhead of observation, process table; or try checks and PostgreSQL
 #[derive(clap::Args)]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -20,6 +21,7 @@ pub(crate) struct Options {
 
 subcommands! {
     DoctorCommand:
+    Checks(checks::Options) => checks::run,
     Clock(clock::Options) => clock::run,
     Overhead(overhead::Options) => overhead::run,
     Postgres(postgres::Options) => postgres::run,

@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use http::Request;
 use net::dial::ResponseLimits;
+use net::{Endpoint, EndpointError};
 use role::settings::{SettingsCheck, TableRef};
 use serde::Deserialize;
 
@@ -55,13 +56,18 @@ impl Probe for HeaderProbe {
         self.header_url.clone()
     }
 
+    fn endpoint(&self) -> Result<Endpoint, EndpointError> {
+        Endpoint::parse(&self.header_url)
+    }
+
     async fn run(&self, attempt: &mut Attempt<'_>) -> Result<(), String> {
+        let mut connection = attempt.connect_http().await?;
         let request = Request::get(&attempt.target.path).body(Bytes::new());
         let request = request.map_err(|error| error.to_string())?;
         let limits = ResponseLimits { timeout: attempt.timeout, max_bytes: BODY_BYTES_MAX };
-        let answer = attempt.connection.send_and_truncate(request, limits).await;
+        let answer = connection.send_and_truncate(request, limits).await;
         let answer = answer.map_err(|error| error.to_string())?;
-        attempt.found.phases.push(("headers", answer.time_to_headers));
+        attempt.report.phases.push(("headers", answer.time_to_headers));
         self.find(answer.response.headers()).map_err(|error| error.to_string())
     }
 }

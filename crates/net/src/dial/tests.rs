@@ -76,7 +76,7 @@ const LIMITS: ResponseLimits = ResponseLimits { timeout: TIMEOUT, max_bytes: 1 <
 
 fn dialer(tls: Option<Arc<ClientConfig>>) -> Dialer {
     let limits = DialTimeouts { resolve: TIMEOUT, connect: TIMEOUT, tls: TIMEOUT };
-    Dialer { tls, limits }
+    Dialer { tls, limits, ..Dialer::default() }
 }
 
 /// The name in the certificates, if this machine resolves it; otherwise the address, which they

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use http::{Request, header};
-use net::dial::ResponseLimits;
+use net::dial::{HttpResponse, ResponseLimits};
+use net::{Endpoint, EndpointError};
 use role::settings::{SettingsCheck, TableRef};
 use serde::de::{Deserialize, Deserializer, Error as _};
 
@@ -10,7 +11,7 @@ use crate::probe::{Attempt, Probe};
 use crate::settings::MISSED_STARTS_MAX;
 
 /// Size limit of the response body that is read.
-const BODY_BYTES_MAX: usize = 1 << 20;
+pub(super) const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// `http = "https://…"`.
 #[derive(Clone, Debug, Default, serde::Deserialize, PartialEq, Eq)]
@@ -37,21 +38,13 @@ impl Probe for HttpProbe {
         self.http.clone()
     }
 
+    fn endpoint(&self) -> Result<Endpoint, EndpointError> {
+        Endpoint::parse(&self.http)
+    }
+
     async fn run(&self, attempt: &mut Attempt<'_>) -> Result<(), String> {
-        let request = Request::get(&attempt.target.path)
-            .header(header::USER_AGENT, concat!("topdeck/", env!("CARGO_PKG_VERSION")))
-            .header(header::ACCEPT, "*/*")
-            .body(Bytes::new())
-            .map_err(|error| error.to_string())?;
-        let allowed = ResponseLimits {
-            timeout: attempt.timeout * MISSED_STARTS_MAX,
-            max_bytes: BODY_BYTES_MAX,
-        };
-        let answer = attempt.connection.send_and_truncate(request, allowed).await;
-        let answer = answer.map_err(|error| error.to_string())?;
-        attempt.found.phases.extend([("wait", answer.time_to_headers), ("read", answer.body_time)]);
+        let answer = get(attempt, "*/*").await?;
         let status = answer.response.status();
-        attempt.found.status = Some(status.as_u16());
         if !self.status.holds(status.as_u16()) {
             return Err(format!("HTTP {status}"));
         }
@@ -65,7 +58,27 @@ impl Probe for HttpProbe {
     }
 }
 
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
+/// Sends a GET request over a new connection, and reads the first MiB of the response.
+pub(super) async fn get(
+    attempt: &mut Attempt<'_>,
+    accept: &'static str,
+) -> Result<HttpResponse, String> {
+    let mut connection = attempt.connect_http().await?;
+    let request = Request::get(&attempt.target.path)
+        .header(header::USER_AGENT, concat!("topdeck/", env!("CARGO_PKG_VERSION")))
+        .header(header::ACCEPT, accept)
+        .body(Bytes::new())
+        .map_err(|error| error.to_string())?;
+    let limits =
+        ResponseLimits { timeout: attempt.timeout * MISSED_STARTS_MAX, max_bytes: BODY_BYTES_MAX };
+    let answer = connection.send_and_truncate(request, limits).await;
+    let answer = answer.map_err(|error| error.to_string())?;
+    attempt.report.phases.extend([("wait", answer.time_to_headers), ("read", answer.body_time)]);
+    attempt.report.add("probe_http_status_code", "", answer.response.status().as_u16().into());
+    Ok(answer)
+}
+
+pub(super) fn contains(bytes: &[u8], part: &[u8]) -> bool {
     part.is_empty() || bytes.windows(part.len()).any(|window| window == part)
 }
 
@@ -95,7 +108,7 @@ impl Statuses {
         text.split(',').map(range).collect::<std::result::Result<_, _>>().map(Statuses)
     }
 
-    fn holds(&self, status: u16) -> bool {
+    pub(super) fn holds(&self, status: u16) -> bool {
         self.0.iter().any(|&(first, last)| (first..=last).contains(&status))
     }
 }

@@ -93,7 +93,10 @@ fn phase_durations_are_measured() {
 fn tcp_connect_is_a_check() {
     let server = TestTarget::new(|_| Vec::new());
     let mut world = PullFixture::new();
-    world.start(&settings_with(check(TcpProbe { tcp: server.address.to_string() })));
+    world.start(&settings_with(check(TcpProbe {
+        tcp: server.address.to_string(),
+        ..TcpProbe::default()
+    })));
     world.wait("check", "success", 1);
     world.stop();
     assert_eq!(

@@ -21,7 +21,7 @@ fn check_settings(settings: Settings, why: &str) {
 #[test]
 fn invalid_settings_are_rejected_at_start() {
     let sound = || once_with_long_timeout("http://127.0.0.1:1/".to_owned());
-    let tcp = || check(TcpProbe { tcp: "127.0.0.1:1".to_owned() });
+    let tcp = || check(TcpProbe { tcp: "127.0.0.1:1".to_owned(), ..TcpProbe::default() });
     let with = |name: &str| vec![(name.to_owned(), "x".to_owned())];
     let checks = |check| Settings { checks: vec![check], ..Settings::default() };
     let both = Settings { scrapes: vec![sound()], checks: vec![tcp()], ..Settings::default() };
@@ -53,7 +53,10 @@ fn invalid_settings_are_rejected_at_start() {
     );
     let (interval, timeout) = (Duration::from_secs(2), Duration::from_secs(121));
     check_settings(checks(CheckJobSettings { interval, timeout, ..tcp() }), "60 intervals");
-    check_settings(checks(check(TcpProbe { tcp: "x".to_owned() + ":y" })), "invalid URL");
+    check_settings(
+        checks(check(TcpProbe { tcp: "x".to_owned() + ":y", ..TcpProbe::default() })),
+        "invalid URL",
+    );
     check_settings(
         settings_with(ScrapeJobSettings { url: "ftp://x".to_owned(), ..sound() }),
         "invalid URL",

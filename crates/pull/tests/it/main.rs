@@ -5,4 +5,5 @@ mod checks;
 mod fixture;
 mod jobs;
 mod panics;
+mod probes;
 mod scrapes;

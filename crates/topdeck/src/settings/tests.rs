@@ -77,7 +77,7 @@ fn example_settings_are_valid() {
         std::fs::write(dir.join(file), "x").unwrap();
     }
     let settings = Settings::parse(&all, &dir, ROLES).unwrap_or_else(|reason| panic!("{reason}"));
-    assert_eq!(counts(&settings), [1, 2, 1, 0, 1, 2, 3]);
+    assert_eq!(counts(&settings), [1, 9, 1, 0, 1, 2, 3]);
     std::fs::remove_dir_all(dir).unwrap();
 }
 
@@ -240,6 +240,14 @@ fn keys_of_checks_are_those_of_their_kinds() {
               | status = "ok"
               |          ^"#]],
     );
+    // A key of another kind.
+    check(
+        "[[check]]\nname = \"a\"\nping = \"b\"\nstatus = \"200\"\n",
+        expect![[r#"
+        line 4: unknown key "status"; known keys: name, interval, timeout, labels, ca, ping, payload_bytes
+          | status = "200"
+          | ^"#]],
+    );
     check(
         "[[check]]\nhttp = \"http://b\"\n[[check]]\nname = \"b\"\ntcp = \"a:1\"\nhttp = \
          \"http://b\"\n",
@@ -247,14 +255,14 @@ fn keys_of_checks_are_those_of_their_kinds() {
             line 1: missing key "name"; add it to this table
               | [[check]]
               | ^
-            line 4: a check has either http or tcp
+            line 4: a check has exactly one of http, tcp, dns, ping, ntp, json, grpc, command
               | name = "b"
               | ^"#]],
     );
     check(
         "[[check]]\nname = \"b\"\ntcp = \"a:1\"\nhttp = \"http://b\"\n",
         expect![[r#"
-            line 2: a check has either http or tcp
+            line 2: a check has exactly one of http, tcp, dns, ping, ntp, json, grpc, command
               | name = "b"
               | ^"#]],
     );
@@ -308,7 +316,7 @@ fn all_errors_are_reported_at_once() {
             line 7: token_file: cannot read /etc/topdeck/none: No such file or directory (os error 2)
               | token_file = "none"
               | ^
-            line 9: a check has either http or tcp
+            line 9: a check has exactly one of http, tcp, dns, ping, ntp, json, grpc, command
               | name = "c"
               | ^
             line 12: tcp is "x", must be host:port

@@ -168,7 +168,8 @@ fn every_subcommand_has_a_page_and_completions() {
         others.into_iter().partition(|page| page.starts_with("topdeck-doctor-"));
     assert_eq!(
         doctor,
-        ["clock", "overhead", "postgres", "readers"].map(|name| format!("topdeck-doctor-{name}.1"))
+        ["checks", "clock", "overhead", "postgres", "readers"]
+            .map(|name| format!("topdeck-doctor-{name}.1"))
     );
     let (load, others): (Vec<String>, Vec<String>) =
         others.into_iter().partition(|page| page.starts_with("topdeck-load-"));

@@ -4,6 +4,7 @@
 //! the diff.
 
 mod blackbox;
+mod checks;
 mod contacts;
 mod damage;
 mod dashboard_answers;
