@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use answers::store_dir::{open, with_dir};
 use anyhow::{Result, bail};
-use client::{RequestParameters, ServerClient, print_stdout};
+use client::{RequestParameters, ServerClient, print_message, print_stdout};
 use decode::{Quantity, Unit};
 use query::overview::row_threshold::RowThreshold;
 use query::overview::{MEMORY_BYTES_MAX, Overview, OverviewTimes, PageRange, RowGroup, RowKey};
@@ -109,6 +109,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         Some(dir) => of_store(options, dir)?,
         None => of_server(options)?,
     };
+    threshold_warnings(&options.threshold, &document).iter().for_each(|line| {
+        print_message(format_args!("{line}"));
+    });
     let text = match options.json {
         _ if options.csv => report::csv_text(CsvTable::Overview, &document),
         true => format!("{}\n", serde_json::to_string_pretty(&document)?),
@@ -122,6 +125,26 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Thresholds that are probably not meant as they are taken.
+fn threshold_warnings(thresholds: &[(String, Quantity)], document: &Value) -> Vec<String> {
+    let rows = document["rows"].as_array().map_or(&[][..], Vec::as_slice);
+    let are_all_shown = document["total"].as_u64() == Some(rows.len() as u64);
+    let warning = |(name, limit): &(String, Quantity)| match rows
+        .iter()
+        .find(|row| row["name"] == name.as_str())
+    {
+        Some(row) if limit.unit().is_none() && row["counts"] == "requests" => {
+            let unit = row["unit"].as_str()?;
+            Some(format!(
+                "threshold {limit} of {name} is in {unit}; write it with its unit, such as 250ms"
+            ))
+        }
+        None if are_all_shown => Some(format!("no row is of the metric {name}")),
+        _ => None,
+    };
+    thresholds.iter().filter_map(warning).collect()
 }
 
 /// Overview of a store, read whole.
@@ -173,4 +196,30 @@ fn of_server(options: &Options) -> Result<Value> {
 fn alarms_of_server(server: &ServerClient) -> OverviewAlarms {
     let get = |path: &str| server.get(path, RequestParameters::default()).unwrap_or_default();
     OverviewAlarms::new(&get("/v1/alerts"), &get("/v1/slos"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// `--threshold took=0.25` said that all requests were above 0.25 ns, in red, and a misspelt
+    /// metric nothing.
+    #[test]
+    fn threshold_without_a_unit_or_a_row_is_told() {
+        let row = |name: &str, unit: &str, counts: &str| json!({"name": name, "unit": unit, "counts": counts});
+        let rows = [row("took", "ns", "requests"), row("size", "B", "values")];
+        let warnings = |text: &str, total: u64| {
+            let document = json!({"total": total, "rows": rows});
+            threshold_warnings(&[parse_threshold(text).unwrap()], &document)
+        };
+        let bare = "threshold 0.25 of took is in ns; write it with its unit, such as 250ms";
+        assert_eq!(warnings("took=0.25", 2), [bare]);
+        assert_eq!(warnings("took=250ms", 2), [""; 0]);
+        assert_eq!(warnings("size=4096", 2), [""; 0]);
+        assert_eq!(warnings("tok=250ms", 2), ["no row is of the metric tok"]);
+        // It may be on another page.
+        assert_eq!(warnings("tok=250ms", 3), [""; 0]);
+    }
 }
