@@ -17,6 +17,8 @@ directory, or disables recording with `off`.
 import enum
 import functools
 import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ._native import (
     Counter,
@@ -77,7 +79,10 @@ class Role(enum.IntEnum):
     SUBCALLS = 9
 
 
-def timed(histogram):
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def timed(histogram: Histogram) -> Callable[[_Function], _Function]:
     """Decorator that records the duration of each call, also if it raises.
 
     Of a coroutine function it is the time until the coroutine has ended. Generators are not
@@ -85,21 +90,21 @@ def timed(histogram):
     """
     start = histogram.start
 
-    def decorate(function):
+    def decorate(function: _Function) -> _Function:
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
-            async def wrapper(*args, **kwargs):
+            async def wrapper(*args: Any, **kwargs: Any) -> Any:
                 with start():
                     return await function(*args, **kwargs)
 
         else:
 
             @functools.wraps(function)
-            def wrapper(*args, **kwargs):
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
                 with start():
                     return function(*args, **kwargs)
 
-        return wrapper
+        return wrapper  # type: ignore[return-value]
 
     return decorate
