@@ -99,16 +99,17 @@ final class ExpiredFiles {
                 file.seek(ENDED);
                 file.write(word.putLong(0, since).array());
             }
-            ended.add(new Ended(path, since, hasExited, usedBytes(file)));
+            ended.add(new Ended(path, since, hasExited, usedBytes(file, header)));
         } catch (IOException error) {
             // Not readable, or shorter than a header.
         }
     }
 
-    /** Memory of the file at least: its head, and the small cells of its lanes. */
-    private static long usedBytes(RandomAccessFile file) throws IOException {
-        // Java does not tell the allocated size of a file: sum what its lanes have reserved.
-        long bytes = STRINGS;
+    /** Memory of the file without buckets and slots: Java does not tell its allocated size. */
+    private static long usedBytes(RandomAccessFile file, ByteBuffer header) throws IOException {
+        long entries = Math.min(header.getLong(REGISTRY_COUNT) & Long.MAX_VALUE, ENTRIES_MAX);
+        long strings = Math.min(header.getLong(STRINGS_USED) & Long.MAX_VALUE, STRINGS_BYTES);
+        long bytes = REGISTRY + entries * ENTRY_BYTES + strings;
         ByteBuffer lanes = ByteBuffer.allocate(LANES_MAX * LANE_BYTES);
         file.seek(HEADER_BYTES);
         file.readFully(lanes.order(ByteOrder.nativeOrder()).array());
