@@ -8,7 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use crate::ci_part::{CiPart, CpuUse, OutputMode, PartOutcome, run_all};
 use crate::command_line::{CommandLine, target};
 use crate::part_log::PartLog;
-use crate::{clients, conformance, fuzz, loom, miri, page, suite};
+use crate::{bindings, clients, conformance, fuzz, loom, miri, page, suite};
 
 /// Run all checks, or the named parts. Prints a table at the end; the exit status is 1 if any part
 /// failed
@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 /// In start order: fast parts first, so that a formatting error is reported before the fuzzers run.
 /// What nothing waits for runs beside the build and the tests, on the CPU that they leave. Its last
 /// part is the fuzzers, which keep all CPUs busy until the end.
-const PARTS: [CiPart; 15] = [
+const PARTS: [CiPart; 16] = [
     CiPart {
         name: "fmt",
         description: "rustfmt finds nothing to change",
@@ -112,6 +112,15 @@ const PARTS: [CiPart; 15] = [
         dependencies: &["build"],
         cpu_use: CpuUse::Idle,
         run: |log| clients::run(log, &suite::topdeck(log)?),
+    },
+    CiPart {
+        name: "bindings",
+        description: "packages for Go, Python, Node and Java",
+        // Of Go's standard library it uses what that part compiled.
+        dependencies: &["build", "clients"],
+        // Most of its programs wait for each other.
+        cpu_use: CpuUse::Idle,
+        run: |log| bindings::run(log, &suite::topdeck(log)?),
     },
     CiPart {
         name: "browser",

@@ -6,6 +6,7 @@
 
 mod aarch64;
 mod alertmanager;
+mod bindings;
 mod ci;
 mod ci_part;
 mod clients;
