@@ -130,6 +130,49 @@ test("a breakdown that fails is said beside the split, which goes on", async () 
   await expect.poll(() => split().getByRole("alert").count()).toBe(0);
 });
 
+/** A trace of the shop and its bank, whose part is slow in the traces of the selection. */
+function bankTrace(isSlow: boolean): object {
+  const bankMs = isSlow ? 880 : 8;
+  const spans = (service: string, ...spans: object[]) => ({
+    resource: { attributes: [{ key: "service.name", value: { stringValue: service } }] },
+    scopeSpans: [{ spans }],
+  });
+  const times = (from: number, to: number) => ({
+    startTimeUnixNano: `${1_000 + from}000000`,
+    endTimeUnixNano: `${1_000 + to}000000`,
+  });
+  const shop = { spanId: "a", name: "POST /pay", ...times(0, bankMs + 12) };
+  const bank = { spanId: "b", parentSpanId: "a", name: "authorise", ...times(5, bankMs + 5) };
+  return { trace: { resourceSpans: [spans("shop", shop), spans("bank", bank)] } };
+}
+
+/** Of the stored traces, the operation that grew is first; too few are not compared. */
+async function compareTraces(): Promise<void> {
+  let stored = /[123]$/;
+  await page.route(/\/api\/v2\/traces\//, (route) => {
+    const id = new URL(route.request().url()).pathname;
+    const body = stored.test(id) ? bankTrace(id.endsWith("3")) : { error: `${id} is not stored` };
+    const status = stored.test(id) ? 200 : 404;
+    return route.fulfill({ status, contentType: "application/json", json: body });
+  });
+  await selection()
+    .getByRole("button", { name: /^Compare the traces/ })
+    .click();
+  const shape = page.getByRole("region", { name: "Trace shape" });
+  await expect
+    .poll(() => shape.innerText())
+    .toMatch(/from 60 of the selection[^]*bank: authorise[^]*880 ms inside\s+8 ms outside[^]*shop/);
+  stored = /3$/;
+  await page.reload();
+  await selection()
+    .getByRole("button", { name: /^Compare the traces/ })
+    .click();
+  await expect
+    .poll(() => selection().innerText())
+    .toMatch(/60 of the selection and 0 outside are stored here, fewer than\s+20/);
+  await page.unroute(/\/api\/v2\/traces\//);
+}
+
 const selection = () => page.getByRole("region", { name: "Selection" });
 const range = { from: new Date(end - 60 * MINUTE).toISOString(), to: new Date(end).toISOString() };
 
@@ -170,6 +213,8 @@ test("a click on a cell shows the requests behind it, and what they share", asyn
       .getByRole("button", { name: /^a+….*copy trace id/ })
       .count(),
   ).toBe(2);
+  const link = selection().getByRole("link", { name: /^a+…$/ }).first();
+  expect(await link.getAttribute("href")).toMatch(/^#\/trace\?.*selector=pay&.*trace=a{20,}\d+3&/);
   expect(await selection().innerText()).toMatch(/Fewer than 20 exemplars/);
   await page.keyboard.press("Escape");
   await expect.poll(() => selection().count()).toBe(0);
@@ -184,7 +229,29 @@ test("a click on a cell shows the requests behind it, and what they share", asyn
     .poll(() => user.innerText(), { timeout: 20_000 })
     .toMatch(/user\s+z\s+100 %[^]*inside/);
   expect(await selection().getByTestId("selected-count").innerText()).toMatch(/^120 values inside/);
+  await compareTraces();
   expect((await visitor.allViolations("selection")).join("; ")).toBe("");
+});
+
+test("the exemplars of a selection are compared with those of the time before", async () => {
+  const baselines: (string | null)[] = [];
+  page.on("request", (request) => {
+    const url = new URL(request.url());
+    const isBaseline = url.pathname === "/v1/exemplars" && !url.searchParams.has("above");
+    if (isBaseline) baselines.push(url.searchParams.get("to"));
+  });
+  await visitor.explore({ selector: "pay", ...range });
+  await page.locator(".heatmap").focus();
+  await page.keyboard.press("ArrowLeft");
+  await page.keyboard.press("Enter");
+  const at = (ms: number) => new Date(ms).toISOString().replace(/(:00)?\.000Z$/, "Z");
+  await expect.poll(() => baselines).toContain(at(end));
+  // The last column is a minute, and the one before it is compared.
+  await selection().getByLabel("compared with").selectOption("before");
+  await expect.poll(() => baselines).toContain(at(end - MINUTE));
+  expect(page.url()).toContain("baseline=before");
+  await page.keyboard.press("Escape");
+  await expect.poll(() => page.url()).not.toContain("baseline");
 });
 
 test("keys select a column and those beside it, and return to the heatmap", async () => {

@@ -18,6 +18,7 @@ const loadSlos = () => import("./views/Slos.svelte");
 const loadSources = () => import("./views/Sources.svelte");
 const loadSpectrum = () => import("./views/Spectrum.svelte");
 const loadStatus = () => import("./views/Status.svelte");
+const loadTrace = () => import("./views/Trace.svelte");
 const loadWire = () => import("./views/Wire.svelte");
 
 /** `name` is the view's path in the address, `title` its text in the navigation. */
@@ -25,6 +26,8 @@ interface ViewRow {
   name: string;
   title: string;
   load: () => Promise<{ default: Component }>;
+  /** Opened from another view, not in the navigation. */
+  isLinked?: true;
 }
 
 /** The first view is the default. */
@@ -43,6 +46,7 @@ export const VIEWS: readonly [ViewRow, ...ViewRow[]] = [
   { name: "sources", title: "Sources", load: loadSources },
   { name: "audit", title: "Loss audit", load: loadLossAudit },
   { name: "status", title: "Status", load: loadStatus },
+  { name: "trace", title: "Trace", load: loadTrace, isLinked: true },
 ];
 
 /** The row of a view; the default view's if the name is unknown. */

@@ -2,7 +2,8 @@ import { readFileSync } from "node:fs";
 
 import { expect, test } from "vitest";
 
-import { HUES, lineStyle, MAX_STYLES, nearestPosition, readoutRows } from "../src/lib/chartLine";
+import { lineStyle, MAX_STYLES, nearestPosition, readoutRows } from "../src/lib/chartLine";
+import { HUES } from "../src/lib/colour";
 
 test("72 lines differ in hue or dashes, and the first six in dashes alone", () => {
   const styles = Array.from({ length: MAX_STYLES }, (_, at) => lineStyle(at));

@@ -45,6 +45,7 @@ async fn status(context: Context) -> Result<JsonBody, ApiError> {
             ("store", store),
             ("journal", journal),
             ("data", data_json(shared.intake.write_target().journal().dir())),
+            ("trace_url", shared.queries.settings.trace_url.clone().map_or(Null, Text)),
         ];
         let supervisor = shared.intake.supervisor();
         fields.push(("threads", threads_json(supervisor)));

@@ -69,7 +69,7 @@ export class BreakdownSelection {
   }
 
   close(): void {
-    route.set({ breakdown: "" });
+    route.set({ breakdown: "", baseline: "" });
   }
 
   private forgetLeftOver(of: string): void {

@@ -1,5 +1,7 @@
 /** Lines of a chart: their style, and their values at a position. */
 
+import { HUES } from "./colour";
+
 /** A line of a chart. It has a value for each position of the chart; null is a gap. */
 export interface ChartLine {
   name: string;
@@ -31,8 +33,6 @@ export interface ReadoutRow {
   maximum: number | null;
 }
 
-/** Colours `--line-1` to `--line-12` of app.css. */
-export const HUES = 12;
 const DASHES = [[], [12, 4], [12, 4, 3, 4], [4, 4], [20, 4], [8, 3, 3, 3, 3, 3]] as const;
 /** Lines that differ in hue or dashes. */
 export const MAX_STYLES = HUES * DASHES.length;

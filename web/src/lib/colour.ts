@@ -3,6 +3,9 @@
  * any colour vision. Its first step contrasts with the background: a single value is visible.
  */
 
+/** Colours `--line-1` to `--line-12` of app.css. */
+export const HUES = 12;
+
 export type ColourScale = "log" | "linear" | "equalised";
 
 /** Steps of the ramp; the first is for the smallest count above zero. */

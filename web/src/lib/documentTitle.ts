@@ -14,11 +14,12 @@ export function documentTitle({ settings }: Route, viewTitle: string, ownSubject
 }
 
 function subjectOf(settings: Record<string, string>, viewTitle: string): string {
-  const { selector = "", language, query = "", dashboard = "", host = "" } = settings;
+  const { selector = "", language, query = "", dashboard = "", host = "", trace = "" } = settings;
   if (viewTitle === "Explore") return language ? query : selector;
   if (viewTitle === "Spectrum") return selector;
   if (viewTitle === "Dashboards") return dashboard;
   if (viewTitle === "Host") return host;
+  if (viewTitle === "Trace") return trace;
   if (viewTitle !== "Compare") return "";
   const a = settings["a"] ?? selector;
   return settings["b"] ? `${a} and ${settings["b"]}` : a;
