@@ -39,6 +39,7 @@ mod store_check;
 mod store_report;
 mod stream_point;
 mod targets;
+mod trace;
 
 pub use alerts::alerts_text;
 pub use audit::audit_text;
@@ -66,3 +67,4 @@ pub use store_check::{scrub_json, scrub_text};
 pub use store_report::{StoreReport, store_json, store_text};
 pub use stream_point::point_line;
 pub use targets::{ListedTarget, targets_json, targets_text};
+pub use trace::trace_text;

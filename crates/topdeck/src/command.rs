@@ -59,6 +59,7 @@ subcommands! {
     Compare(crate::compare::Options) => crate::compare::run,
     Breakdown(crate::breakdown::Options) => crate::breakdown::run,
     Exemplars(crate::exemplars::Options) => crate::exemplars::run,
+    Trace(crate::trace::Options) => crate::trace::run,
     Heatmap(crate::heatmap::Options) => crate::heatmap::run,
     Cardinality(crate::cardinality::Options) => crate::cardinality::run,
     Delete(crate::store::delete::Options) => crate::store::delete::run,

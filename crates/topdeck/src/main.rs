@@ -60,6 +60,7 @@ mod targets;
 mod time;
 mod token;
 mod top;
+mod trace;
 mod uninstall;
 mod usage_error;
 mod watch;

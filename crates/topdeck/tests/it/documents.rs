@@ -241,6 +241,7 @@ fn every_subcommand_has_a_page_and_completions() {
         "targets",
         "token",
         "top",
+        "trace",
         "uninstall",
         "watch",
         "wire",

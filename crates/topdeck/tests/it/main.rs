@@ -30,6 +30,7 @@ mod server_answers;
 mod store;
 mod test_dir;
 mod top;
+mod trace;
 mod tsdb_import;
 mod wire;
 
