@@ -57,6 +57,7 @@ mod stream;
 mod test_server;
 mod texts;
 mod token;
+mod traces;
 mod ttl_cache;
 mod unitless;
 mod web_files;

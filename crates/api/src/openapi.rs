@@ -21,12 +21,14 @@ use crate::token::Scope;
 use crate::{
     annotations, audit, batches, damage, dashboards, health, ingest, install, metrics, prometheus,
     query, rule_replay, series_changes, series_set_changes, snapshots, status, stream, texts,
+    traces,
 };
 
 /// All routes.
 pub(crate) fn all_routes() -> impl Iterator<Item = &'static ApiRoute> {
     [
         query::ROUTES,
+        traces::ROUTES,
         stream::ROUTES,
         annotations::ROUTES,
         texts::ROUTES,

@@ -30,7 +30,8 @@ async fn status(context: Context) -> Result<JsonBody, ApiError> {
         let (store, journal) = match shared.intake.write_target().store() {
             Some(store) => {
                 let stat = store.stat()?;
-                (self::store_json(&stat), self::journal_json(&stat.journal))
+                let traces = traces_json(&store.trace_stat());
+                (self::store_json(&stat, traces), self::journal_json(&stat.journal))
             }
             None => {
                 let stat = shared.intake.write_target().journal().stat().map_err(failed)?;
@@ -107,7 +108,18 @@ fn sources_json(sources: &[intake::SourceActivity]) -> Json {
     List(sources.iter().map(source).collect())
 }
 
-fn store_json(stat: &store::StoreStat) -> Json {
+fn traces_json(stat: &store::TraceStat) -> Json {
+    Object(vec![
+        ("parts", integer(stat.parts)),
+        ("part_bytes", integer(stat.bytes)),
+        ("head_bytes", integer(stat.head_bytes)),
+        ("oldest_ns", stat.oldest.map_or(Null, |ns| Integer(ns.into()))),
+        ("expired_parts", integer(stat.expired_parts)),
+        ("evicted_parts", integer(stat.evicted_parts)),
+    ])
+}
+
+fn store_json(stat: &store::StoreStat, traces: Json) -> Json {
     let bytes: u64 = stat.parts.iter().map(|part| part.bytes).sum();
     let rows: u64 = stat.parts.iter().map(|part| part.rows).sum();
     Object(vec![
@@ -118,6 +130,7 @@ fn store_json(stat: &store::StoreStat) -> Json {
         ("parts", integer(stat.parts.len() as u64)),
         ("part_rows", integer(rows)),
         ("part_bytes", integer(bytes)),
+        ("traces", traces),
         ("retention", report::retention_json(&stat.retention)),
         ("gaps", List(stat.gaps.iter().map(document::gap).collect())),
         ("warnings", List(stat.warnings.iter().cloned().map(Text).collect())),

@@ -272,6 +272,11 @@ fn exemplars_need_a_scope_of_their_own() {
     let own = "/v1/exemplars?selector=depth";
     get(own, &reader).check(403, "lacks scope exemplars");
     get(own, &analyst).check(200, "\"user\":\"u1\"");
+    for path in ["/api/traces/ab", "/api/v2/traces/ab", "/api/search", "/api/search/tags"] {
+        get(path, &reader).check(403, "lacks scope exemplars");
+        let status = get(path, &analyst).status;
+        assert_eq!(status, if path.ends_with("ab") { 404 } else { 200 }, "{path}");
+    }
     let prometheus = "/api/v1/query_exemplars?query=depth";
     let refused = get(prometheus, &reader);
     refused.check(200, "\"data\":[],\"warnings\":[\"exemplars are left out: the token lacks scope");

@@ -17,6 +17,7 @@ mod panics;
 mod prometheus_names;
 mod stopping;
 mod traces;
+mod whole_traces;
 
 // The worked example `laps` imports them from `crate`, as a file of the crate `api`.
 use api::{ApiRoute, ErrorResponse, IngestFormat, IngestOutcome, IngestRequest, json_response};
