@@ -13,8 +13,8 @@
 //! The receiver of an ID must know the canonical key of the series. The byte after the ID is the
 //! type of the values: 0 frame, 1 number, 2 text. A group of gaps has gaps instead of samples, see
 //! `gap.rs`. In version 2 a first byte above 2 is that of a section: a length and its bytes.
-//! Section 3 has exemplars (`exemplar.rs`), section 4 spans of traces (`trace.rs`); unknown ones are
-//! skipped.
+//! Section 3 has exemplars (`exemplar.rs`), section 4 spans of traces (`trace.rs`); unknown ones
+//! are skipped.
 //! `docs/formats/batch.md` is the specification.
 
 #![cfg_attr(

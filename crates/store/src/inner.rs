@@ -2,9 +2,9 @@
 //!
 //! Lock order: `work` (changes parts), `admission` (shared by appends, exclusive for deleting
 //! series), `subscriber` (reads the journal), `state`, a head, the index, `producers` (batches read
-//! so far), `quarantine`, `exemplars`, `traces`. The producers change only under `subscriber`, so that
-//! position and producers are consistent under it; acknowledgements look at the producers without
-//! `subscriber` and never wait for the reader.
+//! so far), `quarantine`, `exemplars`, `traces`. The producers change only under `subscriber`, so
+//! that position and producers are consistent under it; acknowledgements look at the producers
+//! without `subscriber` and never wait for the reader.
 
 #![cfg_attr(
     not(test),

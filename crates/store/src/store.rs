@@ -185,8 +185,8 @@ impl Store {
     }
 
     /// Ingests a batch whose new series were admitted with [`Store::check_batch`]: same as
-    /// [`Store::ingest`] without limit checks. Returns whether its exemplars and traces are dropped,
-    /// too, because the manifest does not say yet that the journal has some.
+    /// [`Store::ingest`] without limit checks. Returns whether its exemplars and traces are
+    /// dropped, too, because the manifest does not say yet that the journal has some.
     pub fn ingest_checked(
         &self,
         identity: Option<BatchIdentity>,

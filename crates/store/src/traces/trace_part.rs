@@ -29,11 +29,11 @@ pub const VERSION: u32 = 1;
 /// Bytes before the first block.
 const HEADER_BYTES: u64 = 12;
 /// Bytes of an entry of the index.
-pub const INDEX_BYTES: usize = 20;
+pub const TRACE_INDEX_BYTES: usize = 20;
 /// Fields of an entry of the index: name, offset, size.
 pub const INDEX: [(&str, usize, usize); 2] = [("trace", 0, 16), ("block", 16, 4)];
 /// Bytes of an entry of the table of blocks.
-pub const TABLE_BYTES: usize = 20;
+pub const TRACE_TABLE_BYTES: usize = 20;
 /// Fields of an entry of the table of blocks: name, offset, size.
 pub const TABLE: [(&str, usize, usize); 4] =
     [("offset", 0, 8), ("length", 8, 4), ("unpacked", 12, 4), ("checksum", 16, 4)];
@@ -165,8 +165,8 @@ impl<'r> TracePart<'r> {
         length: u64,
         read: ReadPart<'r>,
     ) -> Result<TracePart<'r>> {
-        let index_bytes = u64::from(footer.traces).saturating_mul(INDEX_BYTES as u64);
-        let table_bytes = u64::from(footer.blocks).saturating_mul(TABLE_BYTES as u64);
+        let index_bytes = u64::from(footer.traces).saturating_mul(TRACE_INDEX_BYTES as u64);
+        let table_bytes = u64::from(footer.blocks).saturating_mul(TRACE_TABLE_BYTES as u64);
         let bytes = index_bytes.saturating_add(table_bytes);
         let offset = length.checked_sub((FOOTER_BYTES as u64).saturating_add(bytes));
         let Some(offset) = offset.filter(|offset| *offset >= HEADER_BYTES) else {
@@ -182,12 +182,12 @@ impl<'r> TracePart<'r> {
 
     /// Number of blocks.
     pub(crate) fn blocks(&self) -> usize {
-        self.table.as_chunks::<TABLE_BYTES>().0.len()
+        self.table.as_chunks::<TRACE_TABLE_BYTES>().0.len()
     }
 
     /// Number of the block with a trace.
     pub(crate) fn block_of(&self, trace_id: &TraceId) -> Option<usize> {
-        let entries = self.index.as_chunks::<INDEX_BYTES>().0;
+        let entries = self.index.as_chunks::<TRACE_INDEX_BYTES>().0;
         let at = entries.partition_point(|entry| entry[..16] < trace_id[..]);
         let entry = entries.get(at).filter(|entry| entry[..16] == trace_id[..])?;
         WireReader::new(entry.get(16..)?).u32("block").ok().map(|block| block as usize)
@@ -195,13 +195,13 @@ impl<'r> TracePart<'r> {
 
     /// Trace ids, ascending.
     pub(crate) fn trace_ids(&self) -> impl Iterator<Item = TraceId> {
-        let entries = self.index.as_chunks::<INDEX_BYTES>().0.iter();
+        let entries = self.index.as_chunks::<TRACE_INDEX_BYTES>().0.iter();
         entries.filter_map(|entry| entry.first_chunk().copied())
     }
 
     /// A block, uncompressed.
     pub(crate) fn block(&self, number: usize) -> Result<Vec<u8>> {
-        let entry = self.table.as_chunks::<TABLE_BYTES>().0.get(number);
+        let entry = self.table.as_chunks::<TRACE_TABLE_BYTES>().0.get(number);
         let mut entry = WireReader::new(entry.ok_or_else(|| damage("a block is missing"))?);
         let (offset, length) = (entry.u64("offset")?, entry.u32("length")?);
         let (unpacked, checksum) = (entry.u32("unpacked")?, entry.u32("checksum")?);
@@ -239,12 +239,12 @@ pub(crate) fn parse_resealed(bytes: &[u8]) -> Option<usize> {
         let of = bytes.get(footer.saturating_add(at)..)?.first_chunk()?;
         usize::try_from(u32::from_le_bytes(*of)).ok()
     };
-    let index_bytes = count(40)?.checked_mul(INDEX_BYTES)?;
-    let tables_bytes = index_bytes.checked_add(count(44)?.checked_mul(TABLE_BYTES)?)?;
+    let index_bytes = count(40)?.checked_mul(TRACE_INDEX_BYTES)?;
+    let tables_bytes = index_bytes.checked_add(count(44)?.checked_mul(TRACE_TABLE_BYTES)?)?;
     let tables = footer.checked_sub(tables_bytes).filter(|at| *at >= HEADER_BYTES as usize)?;
     // The first block is all that is between the header and the tables.
     if let Some(table) = bytes.get_mut(tables.saturating_add(index_bytes)..footer)
-        && let Some(entry) = table.first_chunk_mut::<TABLE_BYTES>()
+        && let Some(entry) = table.first_chunk_mut::<TRACE_TABLE_BYTES>()
     {
         let length = (tables as u64).saturating_sub(HEADER_BYTES) as u32;
         entry[..8].copy_from_slice(&HEADER_BYTES.to_le_bytes());
