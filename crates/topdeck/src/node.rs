@@ -415,6 +415,7 @@ fn open_store_target(
             .unwrap_or(default.head_bytes_max),
         limits: settings.store.limits(),
         exemplars: settings.exemplars(),
+        traces: settings.traces(),
         journal: journal_options,
         ..default
     };

@@ -34,7 +34,7 @@ pub(crate) struct Settings {
 }
 
 /// Top-level keys of the node.
-const NODE_KEYS: [&str; 10] = [
+const NODE_KEYS: [&str; 11] = [
     "data_dir",
     "durability",
     "collection_interval",
@@ -43,6 +43,7 @@ const NODE_KEYS: [&str; 10] = [
     "journal",
     "store",
     "exemplars",
+    "traces",
     "absence",
     "log",
 ];
@@ -62,6 +63,7 @@ pub(crate) struct NodeSettings {
     pub(crate) journal: JournalSettings,
     pub(crate) store: StoreSettings,
     pub(crate) exemplars: ExemplarTable,
+    pub(crate) traces: TraceTable,
     pub(crate) absence: AbsenceTable,
     pub(crate) log: LogTable,
 }
@@ -173,6 +175,24 @@ pub(crate) struct ExemplarTable {
     pub(crate) hash_attributes: Vec<String>,
     /// URL of a trace, with `{trace_id}` and `{span_id}`.
     pub(crate) trace_url: Option<String>,
+}
+
+/// `[traces]`: which whole traces are kept, and how long (docs/traces.md).
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct TraceTable {
+    /// Whether the spans of traces with an exemplar are kept: `true`.
+    pub(crate) enabled: Option<bool>,
+    /// How long spans wait for the decision: `30s`.
+    pub(crate) buffer_time: Option<DurationSetting>,
+    /// Maximum memory of these spans: `64MiB`.
+    pub(crate) max_buffer: Option<Size>,
+    /// Maximum size of the spans of a trace: `4MiB`.
+    pub(crate) max_trace_size: Option<Size>,
+    /// How long traces are kept: `7d`.
+    pub(crate) retention: Option<DurationSetting>,
+    /// Maximum size on disk: `1GiB`.
+    pub(crate) max_size: Option<Size>,
 }
 
 /// `[absence]`: when a source that sent regularly is reported as absent.

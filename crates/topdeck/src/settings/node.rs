@@ -118,6 +118,7 @@ impl NodeSettings {
             publish: true,
             absence: self.absence(),
             exemplars: self.exemplar_policy(),
+            traces: self.trace_policy(),
             ..default
         }
     }
@@ -138,6 +139,27 @@ impl NodeSettings {
         let retention = retention.map(|ns| i64::try_from(ns).unwrap_or(i64::MAX));
         store::ExemplarOptions {
             bytes_max: table.max_memory.map_or(default.bytes_max, Size::in_memory),
+            retention: retention.unwrap_or(default.retention),
+        }
+    }
+
+    fn trace_policy(&self) -> intake::TracePolicy {
+        let (table, default) = (&self.traces, intake::TracePolicy::default());
+        intake::TracePolicy {
+            is_enabled: table.enabled.unwrap_or(default.is_enabled),
+            buffer_time: duration_or(table.buffer_time, default.buffer_time),
+            buffer_bytes_max: table.max_buffer.map_or(default.buffer_bytes_max, Size::in_memory),
+            trace_bytes_max: table.max_trace_size.map_or(default.trace_bytes_max, Size::in_memory),
+        }
+    }
+
+    /// How the store keeps whole traces.
+    pub(crate) fn traces(&self) -> store::TraceOptions {
+        let (table, default) = (&self.traces, store::TraceOptions::default());
+        let retention = table.retention.map(|retention| retention.0.as_nanos());
+        let retention = retention.map(|ns| i64::try_from(ns).unwrap_or(i64::MAX));
+        store::TraceOptions {
+            bytes_max: table.max_size.map_or(default.bytes_max, |size| size.0),
             retention: retention.unwrap_or(default.retention),
         }
     }

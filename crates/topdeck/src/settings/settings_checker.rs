@@ -23,7 +23,12 @@ const EXEMPLAR_RETENTIONS: std::ops::RangeInclusive<Duration> =
 /// Maximum memory of exemplars: their file is written as a whole.
 const EXEMPLAR_MEMORY_MAX: u64 = 512 << 20;
 
+/// A trace must fit into a batch, which has a limit of its own.
+const TRACE_BYTES_MAX: u64 = 8 << 20;
+const TRACE_RETENTION_MIN: Duration = Duration::from_secs(3600);
+
 const EXEMPLARS: TableRef<'static> = TableRef::named("exemplars");
+const TRACES: TableRef<'static> = TableRef::named("traces");
 const HTTP: TableRef<'static> = TableRef::named("http");
 const HTTP_TLS: TableRef<'static> = TableRef::named("http.tls");
 const HTTP_LIMITS: TableRef<'static> = TableRef::named("http.limits");
@@ -47,6 +52,7 @@ impl NodeSettings {
             check.problem(ABSENCE, "intervals", "intervals is 0, must be at least 1");
         }
         self.check_exemplars(check);
+        self.check_traces(check);
         if let Some(tls) = &self.http.tls {
             check.file(HTTP_TLS, "certificate", Some(&tls.certificate));
             check.file(HTTP_TLS, "key", Some(&tls.key));
@@ -84,6 +90,23 @@ impl NodeSettings {
                 it",
         );
         at_least("max_query_memory", limits.max_query_memory, query_bytes_min, share);
+    }
+
+    fn check_traces(&self, check: &mut SettingsCheck<'_>) {
+        let table = &self.traces;
+        if let Some(retention) = table.retention
+            && retention.0 < TRACE_RETENTION_MIN
+        {
+            let what = format!("retention is {:?}, must be at least 1h", retention.0);
+            check.problem(TRACES, "retention", what);
+        }
+        if let Some(Size(bytes)) = table.max_trace_size
+            && bytes > TRACE_BYTES_MAX
+        {
+            let max = TRACE_BYTES_MAX >> 20;
+            let what = format!("max_trace_size is {bytes} bytes, must be at most {max}MiB");
+            check.problem(TRACES, "max_trace_size", what);
+        }
     }
 
     fn check_exemplars(&self, check: &mut SettingsCheck<'_>) {

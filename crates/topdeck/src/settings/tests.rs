@@ -1,6 +1,7 @@
 //! Settings files and their errors.
 
 use std::path::Path;
+use std::time::Duration;
 
 use expect_test::{Expect, expect};
 
@@ -51,6 +52,9 @@ fn example_settings_are_valid() {
     assert_eq!(node.intake().exemplars, nothing.intake().exemplars);
     assert_eq!(node.exemplars(), nothing.exemplars());
     assert!(node.exemplars.enabled.is_some() && node.exemplars.max_memory.is_some());
+    assert_eq!(node.intake().traces, nothing.intake().traces);
+    assert_eq!(node.traces(), nothing.traces());
+    assert!(node.traces.enabled.is_some() && node.traces.max_size.is_some());
     assert_eq!(node.log, nothing.log);
     assert_eq!(node.query_service(data), nothing.query_service(data));
     let host = |settings: &Settings| {
@@ -494,6 +498,32 @@ fn exemplars_are_settings() {
               | ^
             line 4: trace_url is "t/{trace_id}", must be an http or https URL
               | trace_url = "t/{trace_id}"
+              | ^"#]],
+    );
+}
+
+#[test]
+fn traces_are_settings() {
+    let text = "[traces]\nenabled = false\nbuffer_time = \"5s\"\nmax_buffer = \"1MiB\"\n\
+                max_trace_size = \"2MiB\"\nretention = \"2h\"\nmax_size = \"3MiB\"\n";
+    let node = parse(text).node;
+    let traces = store::TraceOptions { bytes_max: 3 << 20, retention: 2 * store::HOUR };
+    assert_eq!(node.traces(), traces);
+    let policy = intake::TracePolicy {
+        is_enabled: false,
+        buffer_time: Duration::from_secs(5),
+        buffer_bytes_max: 1 << 20,
+        trace_bytes_max: 2 << 20,
+    };
+    assert_eq!(node.intake().traces, policy);
+    check(
+        "[traces]\nretention = \"30min\"\nmax_trace_size = \"1GiB\"\n",
+        expect![[r#"
+            line 2: retention is 1800s, must be at least 1h
+              | retention = "30min"
+              | ^
+            line 3: max_trace_size is 1073741824 bytes, must be at most 8MiB
+              | max_trace_size = "1GiB"
               | ^"#]],
     );
 }

@@ -37,4 +37,5 @@ mod site_kills;
 mod slo;
 mod standby;
 mod statsd_names;
+mod traces;
 mod wire;
