@@ -19,6 +19,7 @@ mod bpf_grid;
 #[cfg(test)]
 mod bpf_interpreter;
 mod clock_cost;
+mod crashes;
 mod error;
 #[cfg(test)]
 #[path = "../../../testdata/extensions/host_source/entropy.rs"]

@@ -15,6 +15,7 @@ pub(crate) const SOURCES: &[SourceRow] = &[
     row::<crate::procfs::ProcfsSettings>(),
     row::<crate::process_table::ProcessTableSettings>(),
     row::<crate::shm_metrics::ShmMetricsSettings>(),
+    row::<crate::crashes::CrashSettings>(),
 ];
 
 /// A source in the table.
