@@ -136,8 +136,8 @@ impl CommandLine {
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.args[0]);
         command.args(&self.args[1..]).current_dir(root()).stdin(Stdio::null());
-        // A build script that reads one of them, such as that of ring, would run again, and all that
-        // depends on it be compiled again, whenever xtask and a user run cargo in turn.
+        // A build script that reads one of them, such as that of ring, would run again whenever
+        // xtask and a user run cargo in turn, and all that depends on it be compiled again.
         for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_xtask(name)) {
             command.env_remove(name);
         }

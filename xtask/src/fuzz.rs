@@ -33,7 +33,7 @@ pub(crate) struct Options {
     input: Option<PathBuf>,
 }
 
-/// Environment variable: seconds per target.
+/// Environment variable: seconds per target, of CPU time for `seed_fuzzer`.
 const SECONDS_VARIABLE: &str = "TOPDECK_FUZZ_SECONDS";
 
 /// Environment variable: target of the fuzzer; `list` prints all targets.
