@@ -12,9 +12,9 @@ pub struct CaptureTotals {
     /// Packets without a time, which are not measured.
     pub without_time: u64,
     /// TCP packets of ports without a rule.
-    pub other_tcp: TrafficCount,
+    pub other_tcp: TrafficCounter,
     /// UDP packets of ports without a rule.
-    pub other_udp: TrafficCount,
+    pub other_udp: TrafficCounter,
     /// Packets of connections with a rule that are not followed: bare acknowledgements of
     /// connections without payload so far, and repeated packets of closed ones.
     pub idle_packets: u64,
@@ -38,14 +38,14 @@ impl CaptureTotals {
 
 /// Packets and the bytes of their payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TrafficCount {
+pub struct TrafficCounter {
     /// Packets.
     pub packets: u64,
     /// Payload bytes.
     pub bytes: u64,
 }
 
-impl TrafficCount {
+impl TrafficCounter {
     pub(crate) fn add(&mut self, bytes: u64) {
         self.packets += 1;
         self.bytes += bytes;

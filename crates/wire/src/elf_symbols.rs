@@ -22,7 +22,7 @@ pub(crate) const PIECE_BYTES: usize = SYMBOL_BYTES << 12;
 /// Bytes that are read of the names of sections.
 const NAMES_BYTES_MAX: u64 = 1 << 16;
 /// Places in a table of names at which a name ends as one that is sought. Libraries have a few.
-const PLACES_MAX: usize = 4_096;
+const NAME_OFFSETS_MAX: usize = 4_096;
 
 /// Bytes of a segment in the file and in memory.
 struct ElfSegment {
@@ -38,9 +38,9 @@ pub(crate) struct TableRange {
     pub(crate) size: u64,
 }
 
-/// A name that is sought, by its place in a table of names.
-pub(crate) struct NamePlace {
-    pub(crate) place: u64,
+/// A name that is sought, by its offset in a table of names.
+pub(crate) struct NameOffset {
+    pub(crate) offset: u64,
     /// Index of the name.
     pub(crate) index: usize,
 }
@@ -102,8 +102,8 @@ pub fn find_functions<R: Read + Seek>(
         let symbols = sections.iter().find(|section| word32(section, 4) == kind);
         let Some(symbols) = symbols.filter(|_| found.contains(&None)) else { continue };
         let Some(strings) = sections.get(word32(symbols, 40) as usize) else { continue };
-        let places = reader.name_places(table_range(strings), names)?;
-        reader.each_function(table_range(symbols), &places, &mut |index, address| {
+        let name_offsets = reader.name_offsets(table_range(strings), names)?;
+        reader.each_function(table_range(symbols), &name_offsets, &mut |index, address| {
             let offset = headers.file_offset(address).filter(|offset| *offset < file_bytes);
             found[index] = found[index].or(offset);
         })?;
@@ -187,13 +187,13 @@ impl<'a, R: Read + Seek> ElfReader<'a, R> {
     }
 
     /// Places of `names` in a table of names, ascending. A name may be the end of a longer one.
-    pub(crate) fn name_places(
+    pub(crate) fn name_offsets(
         &mut self,
         table: TableRange,
         names: &[&str],
-    ) -> io::Result<Vec<NamePlace>> {
+    ) -> io::Result<Vec<NameOffset>> {
         let longest = names.iter().map(|name| name.len()).max().unwrap_or(0);
-        let mut places = Vec::new();
+        let mut name_offsets = Vec::new();
         // The end of what was read before, and what follows.
         let mut bytes: Vec<u8> = Vec::new();
         let mut offset = 0;
@@ -205,30 +205,30 @@ impl<'a, R: Read + Seek> ElfReader<'a, R> {
             for end in (kept..bytes.len()).filter(|at| bytes[*at] == 0) {
                 for (index, name) in names.iter().enumerate() {
                     if bytes[..end].ends_with(name.as_bytes()) {
-                        let place = start + (end - name.len()) as u64;
-                        places.push(NamePlace { place, index });
+                        let offset = start + (end - name.len()) as u64;
+                        name_offsets.push(NameOffset { offset, index });
                     }
                 }
-                if places.len() > PLACES_MAX {
+                if name_offsets.len() > NAME_OFFSETS_MAX {
                     return Err(invalid("the ELF file repeats a name too often"));
                 }
             }
             bytes.drain(..bytes.len() - longest.min(bytes.len()));
             offset += size as u64;
         }
-        places.sort_by_key(|of| of.place);
-        Ok(places)
+        name_offsets.sort_by_key(|of| of.offset);
+        Ok(name_offsets)
     }
 
     /// Calls `each` with the index of the name and the address of each function that has one.
     fn each_function(
         &mut self,
         table: TableRange,
-        places: &[NamePlace],
+        name_offsets: &[NameOffset],
         each: &mut dyn FnMut(usize, u64),
     ) -> io::Result<()> {
         let mut offset = 0;
-        while offset < table.size && !places.is_empty() {
+        while offset < table.size && !name_offsets.is_empty() {
             let size = (table.size - offset).min(PIECE_BYTES as u64);
             let bytes = self.read(table.start.saturating_add(offset), size as usize)?;
             for symbol in bytes.chunks_exact(SYMBOL_BYTES) {
@@ -237,8 +237,8 @@ impl<'a, R: Read + Seek> ElfReader<'a, R> {
                     continue;
                 }
                 let name = u64::from(word32(symbol, 0));
-                if let Ok(at) = places.binary_search_by_key(&name, |of| of.place) {
-                    each(places[at].index, word64(symbol, 8));
+                if let Ok(at) = name_offsets.binary_search_by_key(&name, |of| of.offset) {
+                    each(name_offsets[at].index, word64(symbol, 8));
                 }
             }
             offset += size;
@@ -420,9 +420,9 @@ mod tests {
     fn a_name_that_is_repeated_without_end_is_an_error() {
         let mut file = whole();
         let table = file.len() as u64;
-        file.extend(b"SSL_read\0".repeat(PLACES_MAX + 1));
+        file.extend(b"SSL_read\0".repeat(NAME_OFFSETS_MAX + 1));
         put(&mut file, NAMES_SECTION + 24, &table.to_le_bytes());
-        put(&mut file, NAMES_SECTION + 32, &(9 * (PLACES_MAX as u64 + 1)).to_le_bytes());
+        put(&mut file, NAMES_SECTION + 32, &(9 * (NAME_OFFSETS_MAX as u64 + 1)).to_le_bytes());
         assert!(find(&file).unwrap_err().to_string().contains("repeats a name too often"));
     }
 

@@ -20,7 +20,7 @@ pub(crate) struct EndNames {
 }
 
 /// Names that something refers to, by number: the others are forgotten.
-pub(crate) struct LiveNames {
+pub(crate) struct ReferencedNames {
     hosts: Vec<bool>,
     services: Vec<bool>,
 }
@@ -72,19 +72,22 @@ impl EndNames {
     }
 
     /// Numbers, none of which is in use yet.
-    pub(crate) fn unused(&self) -> LiveNames {
+    pub(crate) fn unused(&self) -> ReferencedNames {
         let none = |names: usize| vec![false; names];
-        LiveNames { hosts: none(self.hosts.names.len()), services: none(self.services.names.len()) }
+        ReferencedNames {
+            hosts: none(self.hosts.names.len()),
+            services: none(self.services.names.len()),
+        }
     }
 
     /// Forgets the names that are not in use. Their numbers are given to others.
-    pub(crate) fn retain(&mut self, used: &LiveNames) {
+    pub(crate) fn retain(&mut self, used: &ReferencedNames) {
         self.hosts.retain(&used.hosts);
         self.services.retain(&used.services);
     }
 }
 
-impl LiveNames {
+impl ReferencedNames {
     pub(crate) fn host(&mut self, number: u16) {
         self.hosts[usize::from(number)] = true;
     }

@@ -1,4 +1,4 @@
-//! Functions of programs of Go by name, and the places for probes in their code.
+//! Functions of programs of Go by name, and the offsets of probes in their code.
 //!
 //! A program of Go has a table of all of its functions for its runtime, which `strip` keeps:
 //!
@@ -25,9 +25,10 @@ use std::io::{self, Read, Seek};
 use std::ops::Range;
 
 use crate::elf_symbols::{
-    ElfHeaders, ElfReader, NamePlace, PIECE_BYTES, TableRange, invalid, table_range, word32, word64,
+    ElfHeaders, ElfReader, NameOffset, PIECE_BYTES, TableRange, invalid, table_range, word32,
+    word64,
 };
-use crate::machine_code::{ProbePlaces, find_places};
+use crate::machine_code::{ProbeOffsets, find_probe_offsets};
 
 /// Section with the table.
 const TABLE: &str = ".gopclntab";
@@ -68,7 +69,7 @@ pub(crate) fn find_go_functions<R: Read + Seek>(
     file: &mut R,
     names: &[&str],
     budget_bytes: &mut u64,
-) -> io::Result<Option<Vec<Option<ProbePlaces>>>> {
+) -> io::Result<Option<Vec<Option<ProbeOffsets>>>> {
     let mut reader = ElfReader::new(file, budget_bytes);
     let headers = reader.headers()?;
     let section_names = reader.section_names(&headers)?;
@@ -77,26 +78,26 @@ pub(crate) fn find_go_functions<R: Read + Seek>(
     let header = reader.read(table.start, HEADER_BYTES)?;
     let unsupported = |cause| io::Error::new(io::ErrorKind::Unsupported, not_read(cause));
     if !MAGICS.contains(&word32(&header, 0)) || header[7] != 8 {
-        let is_absent = reader.name_places(table, &names[..1])?.is_empty();
+        let is_absent = reader.name_offsets(table, &names[..1])?.is_empty();
         let cause = "its table of functions is none of Go 1.18 or later";
         return if is_absent { Ok(None) } else { Err(unsupported(cause)) };
     }
     let size = word64(&header, 40).saturating_sub(word64(&header, 32));
     let start = table.start.saturating_add(word64(&header, 32));
-    let places = reader.name_places(TableRange { start, size }, names)?;
+    let name_offsets = reader.name_offsets(TableRange { start, size }, names)?;
     let mut ranges = vec![None; names.len()];
-    if places.iter().any(|place| place.index == 0) {
-        function_ranges(&mut reader, table, &header, &places, &mut ranges)?;
+    if name_offsets.iter().any(|of| of.index == 0) {
+        function_ranges(&mut reader, table, &header, &name_offsets, &mut ranges)?;
     }
     if ranges[..2].contains(&None) {
         return Ok(None);
     }
     for address in code_addresses(&mut reader, &headers, &section_names, section)? {
         let found = ranges.iter().map(|range| match range {
-            Some(range) => places_of(&mut reader, &headers, address, range),
+            Some(range) => probe_offsets(&mut reader, &headers, address, range),
             None => Ok(None),
         });
-        let found: Vec<Option<ProbePlaces>> = found.collect::<io::Result<_>>()?;
+        let found: Vec<Option<ProbeOffsets>> = found.collect::<io::Result<_>>()?;
         if found[..2].iter().all(Option::is_some) {
             return Ok(Some(found));
         }
@@ -109,7 +110,7 @@ fn function_ranges<R: Read + Seek>(
     reader: &mut ElfReader<'_, R>,
     table: TableRange,
     header: &[u8],
-    places: &[NamePlace],
+    name_offsets: &[NameOffset],
     ranges: &mut [Option<Range<u64>>],
 ) -> io::Result<()> {
     let damaged = || invalid("the table of functions of Go is damaged");
@@ -130,9 +131,9 @@ fn function_ranges<R: Read + Seek>(
         for index in 0..entries {
             let at = record(index).checked_sub(low).filter(|at| *at <= high - low);
             let name = u64::from(word32(&records, at.ok_or_else(damaged)? as usize + 4));
-            if let Ok(place) = places.binary_search_by_key(&name, |of| of.place) {
+            if let Ok(at) = name_offsets.binary_search_by_key(&name, |of| of.offset) {
                 let code = |index: usize| u64::from(word32(&table, index * ENTRY_BYTES));
-                ranges[places[place].index] = Some(code(index)..code(index + 1));
+                ranges[name_offsets[at].index] = Some(code(index)..code(index + 1));
             }
         }
     }
@@ -176,18 +177,18 @@ fn code_addresses<R: Read + Seek>(
 }
 
 /// Places in a function, if the code is at this address.
-fn places_of<R: Read + Seek>(
+fn probe_offsets<R: Read + Seek>(
     reader: &mut ElfReader<'_, R>,
     headers: &ElfHeaders,
     code_address: u64,
     range: &Range<u64>,
-) -> io::Result<Option<ProbePlaces>> {
+) -> io::Result<Option<ProbeOffsets>> {
     let size = range.end.saturating_sub(range.start);
     let offset = code_address.checked_add(range.start).and_then(|at| headers.file_offset(at));
     let Some(offset) = offset.filter(|_| size <= CODE_BYTES_MAX) else { return Ok(None) };
     let code = reader.read(offset, size as usize)?;
-    let found = find_places(headers.machine, &code);
-    Ok(found.filter(|found| found.returns.len() <= RETURNS_MAX).map(|found| ProbePlaces {
+    let found = find_probe_offsets(headers.machine, &code);
+    Ok(found.filter(|found| found.returns.len() <= RETURNS_MAX).map(|found| ProbeOffsets {
         entry: offset.saturating_add(found.entry),
         returns: found.returns.iter().map(|at| offset.saturating_add(*at)).collect(),
     }))
@@ -212,7 +213,7 @@ mod tests {
     const CODE: u64 = 0x40_0080;
     const BUDGET: u64 = 1 << 20;
 
-    fn find(file: &[u8]) -> io::Result<Option<Vec<Option<ProbePlaces>>>> {
+    fn find(file: &[u8]) -> io::Result<Option<Vec<Option<ProbeOffsets>>>> {
         find_go_functions(&mut Cursor::new(file), &GO_SYMBOLS, &mut BUDGET.clone())
     }
 
@@ -229,16 +230,16 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_places(file: &[u8]) {
+    fn check_offsets(file: &[u8]) {
         let found = find(file).unwrap().unwrap();
-        let places =
-            |entry, returns: &[u64]| Some(ProbePlaces { entry, returns: returns.to_vec() });
+        let offsets =
+            |entry, returns: &[u64]| Some(ProbeOffsets { entry, returns: returns.to_vec() });
         let expected = [
-            places(0x86, &[0xa5, 0xa9]),
-            places(0xc6, &[0xdc]),
-            places(0x106, &[0x10d]),
+            offsets(0x86, &[0xa5, 0xa9]),
+            offsets(0xc6, &[0xdc]),
+            offsets(0x106, &[0x10d]),
             None,
-            places(0x126, &[0x12d]),
+            offsets(0x126, &[0x12d]),
         ];
         assert_eq!(found, expected);
     }
@@ -254,10 +255,10 @@ mod tests {
 
     #[test]
     fn functions_are_found_by_the_table_of_the_runtime() {
-        check_places(PROGRAM);
+        check_offsets(PROGRAM);
         let mut older = PROGRAM.to_vec();
         older[TABLE_START] = 0xf0;
-        check_places(&older);
+        check_offsets(&older);
         let mut other = PROGRAM.to_vec();
         let name = other.windows(5).position(|bytes| bytes == b"Write").unwrap();
         other[name] = b'X';
@@ -269,10 +270,10 @@ mod tests {
         check_cause(&without_address(), "the code of its functions is not understood");
         let mut by_section = PROGRAM.to_vec();
         put(&mut by_section, TABLE_START + 24, 0);
-        check_places(&by_section);
+        check_offsets(&by_section);
         let mut by_module = without_address();
         put(&mut by_module, MODULE_WORD, CODE);
-        check_places(&by_module);
+        check_offsets(&by_module);
         // A relocation of the word in the table, behind others of another kind or word.
         let word = 0x40_0000 + TABLE_START as u64 + 24;
         let relocations = [[word, 1, CODE + 1], [word + 8, 8, CODE + 2], [word, 8, CODE]];
@@ -282,11 +283,11 @@ mod tests {
         put(&mut by_relocation, RODATA_SECTION + 24, end);
         put(&mut by_relocation, RODATA_SECTION + 32, 72);
         by_relocation.extend(relocations.concat().into_iter().flat_map(u64::to_le_bytes));
-        check_places(&by_relocation);
+        check_offsets(&by_relocation);
         // An address at which something else is.
         let mut wrong = PROGRAM.to_vec();
         put(&mut wrong, TABLE_START + 24, CODE + 1);
-        check_places(&wrong);
+        check_offsets(&wrong);
     }
 
     #[test]

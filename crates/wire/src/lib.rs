@@ -65,7 +65,7 @@ pub use capabilities::{
 pub use capture_file::{CaptureFile, CaptureFileError, CapturedPacket, LinkType};
 pub use capture_filter::PORTS_MAX;
 pub use capture_memory::CaptureMemory;
-pub use capture_totals::{CaptureTotals, TrafficCount};
+pub use capture_totals::{CaptureTotals, TrafficCounter};
 pub use clock_offset::OffsetInterval;
 pub use completeness::{Completeness, NotMeasuredCounts};
 pub use elf_symbols::find_functions;

@@ -8,7 +8,7 @@
 //!
 //! Instructions of x86-64 are decoded one after the other for their lengths; those of aarch64 have
 //! four bytes. A function with an instruction that is unknown here, with a jump out of it, or with
-//! one into an instruction, has no places: a probe inside an instruction would crash the program.
+//! one into an instruction, has no offsets: a probe inside an instruction would crash the program.
 //! Sources: Intel SDM, volume 2, appendix A; Arm ARM, C4.1; Go,
 //! cmd/internal/obj/x86/obj6.go and cmd/internal/obj/arm64/obj7.go (`stacksplit`).
 
@@ -24,25 +24,25 @@ const LOAD_LIMIT: u32 = 0xf940_0b90;
 const COMPARISON_MAX: usize = 3;
 const AARCH64_RETURN: u32 = 0xd65f_03c0;
 
-/// Places in a function, in bytes from its start.
+/// Offsets of probes in a function, in bytes from its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ProbePlaces {
+pub(crate) struct ProbeOffsets {
     /// Behind the comparison of the stack.
     pub(crate) entry: u64,
     /// Of all return instructions.
     pub(crate) returns: Vec<u64>,
 }
 
-/// The places of a function of Go with this code; `None` if it is not understood.
-pub(crate) fn find_places(machine: u16, code: &[u8]) -> Option<ProbePlaces> {
+/// The offsets of a function of Go with this code; `None` if it is not understood.
+pub(crate) fn find_probe_offsets(machine: u16, code: &[u8]) -> Option<ProbeOffsets> {
     match machine {
-        MACHINE_X86_64 => find_places_x86_64(code),
-        MACHINE_AARCH64 => find_places_aarch64(code),
+        MACHINE_X86_64 => find_probe_offsets_x86_64(code),
+        MACHINE_AARCH64 => find_probe_offsets_aarch64(code),
         _ => None,
     }
 }
 
-fn find_places_x86_64(code: &[u8]) -> Option<ProbePlaces> {
+fn find_probe_offsets_x86_64(code: &[u8]) -> Option<ProbeOffsets> {
     let mut at = 0;
     if code.starts_with(&[0x4c, 0x8d]) {
         // `lea r12, [rsp - frame]`, of a large frame.
@@ -77,7 +77,7 @@ fn find_places_x86_64(code: &[u8]) -> Option<ProbePlaces> {
         at = next;
     }
     let is_known = |target: &usize| is_start.get(*target).is_some_and(|is_start| *is_start);
-    targets.iter().all(is_known).then_some(ProbePlaces { entry: entry as u64, returns })
+    targets.iter().all(is_known).then_some(ProbeOffsets { entry: entry as u64, returns })
 }
 
 /// Distance of a jump, conditional or not, from the next instruction to its target.
@@ -90,7 +90,7 @@ fn jump_distance(code: &[u8]) -> Option<isize> {
     wide.first_chunk().map(|bytes| i32::from_le_bytes(*bytes) as isize)
 }
 
-fn find_places_aarch64(code: &[u8]) -> Option<ProbePlaces> {
+fn find_probe_offsets_aarch64(code: &[u8]) -> Option<ProbeOffsets> {
     let words: Vec<u32> = code.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
     if *words.first()? != LOAD_LIMIT {
         return None;
@@ -109,7 +109,7 @@ fn find_places_aarch64(code: &[u8]) -> Option<ProbePlaces> {
             return None;
         }
     }
-    Some(ProbePlaces { entry: 4 * (branch as u64 + 1), returns })
+    Some(ProbeOffsets { entry: 4 * (branch as u64 + 1), returns })
 }
 
 fn is_inside(from: usize, distance: i64, code: &[u8]) -> bool {
@@ -280,7 +280,7 @@ mod tests {
     const FINISH: &str = "e8 00 00 00 00 eb ed cc cc";
 
     fn x86_64(code: &str) -> Option<(u64, Vec<u64>)> {
-        find_places(MACHINE_X86_64, &bytes(code)).map(|found| (found.entry, found.returns))
+        find_probe_offsets(MACHINE_X86_64, &bytes(code)).map(|found| (found.entry, found.returns))
     }
 
     #[test]
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_that_is_not_understood_has_no_places() {
+    fn a_function_that_is_not_understood_has_no_offsets() {
         // Of Go before 1.17, whose arguments are on the stack; and of C.
         for start in ["64 48 8b 0c 25 f8 ff ff ff 48 3b 61 10 76 01 c3 cc", "55 48 89 e5 5d c3", ""]
         {
@@ -318,7 +318,7 @@ mod tests {
         ] {
             assert_eq!(x86_64(&format!("{BEGIN} {end}")), None, "{end}");
         }
-        assert_eq!(find_places(40, &bytes(BEGIN)), None, "another machine");
+        assert_eq!(find_probe_offsets(40, &bytes(BEGIN)), None, "another machine");
     }
 
     #[test]
@@ -328,20 +328,24 @@ mod tests {
         let code = |last: u32| -> Vec<u8> {
             words.into_iter().chain([last]).flat_map(u32::to_le_bytes).collect()
         };
-        let found = find_places(MACHINE_AARCH64, &code(0x17ff_fffa)).unwrap();
+        let found = find_probe_offsets(MACHINE_AARCH64, &code(0x17ff_fffa)).unwrap();
         assert_eq!((found.entry, found.returns), (12, vec![16]));
-        assert_eq!(find_places(MACHINE_AARCH64, &code(0x17ff_fff9)), None, "before the start");
-        assert_eq!(find_places(MACHINE_AARCH64, &code(0x1400_0001)), None, "behind the end");
-        assert_eq!(find_places(MACHINE_AARCH64, &code(0)[4..]), None, "no comparison");
+        assert_eq!(
+            find_probe_offsets(MACHINE_AARCH64, &code(0x17ff_fff9)),
+            None,
+            "before the start"
+        );
+        assert_eq!(find_probe_offsets(MACHINE_AARCH64, &code(0x1400_0001)), None, "behind the end");
+        assert_eq!(find_probe_offsets(MACHINE_AARCH64, &code(0)[4..]), None, "no comparison");
     }
 
     #[test]
-    fn any_bytes_have_places_inside_or_none() {
+    fn any_bytes_have_offsets_inside_or_none() {
         let program = include_bytes!("../../../testdata/wire/go_program");
         for machine in [MACHINE_X86_64, MACHINE_AARCH64] {
             for start in 0..program.len() {
                 let code = &program[start..];
-                if let Some(found) = find_places(machine, code) {
+                if let Some(found) = find_probe_offsets(machine, code) {
                     assert!(found.returns.iter().all(|at| *at < code.len() as u64));
                 }
                 instruction_length(code);

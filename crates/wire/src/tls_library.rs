@@ -21,7 +21,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::elf_symbols::find_functions;
 use crate::go_functions::find_go_functions;
-use crate::machine_code::ProbePlaces;
+use crate::machine_code::ProbeOffsets;
 use crate::tls_program::GO_SYMBOLS;
 use crate::tls_target::{TlsProbeError, TlsTarget};
 
@@ -56,7 +56,7 @@ pub(crate) struct TlsLibraryFile {
     /// Offsets of the functions, in the order of the names.
     pub(crate) functions: Vec<Option<u64>>,
     /// Places in the functions of Go, in the order of [`GO_SYMBOLS`]; empty if it is none of Go.
-    pub(crate) go: Vec<Option<ProbePlaces>>,
+    pub(crate) go: Vec<Option<ProbeOffsets>>,
     /// `auto` has found it: a failure leaves it out.
     pub(crate) is_optional: bool,
 }
@@ -174,7 +174,7 @@ impl FoundFile {
         Ok(FoundFile { file, identity, owner: metadata.uid() })
     }
 
-    /// Offsets of functions, and places in those of Go.
+    /// Offsets of functions, and of probes in those of Go.
     fn functions(&self, names: &[&str], budget_bytes: &mut u64) -> io::Result<FoundFunctions> {
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         // The owner of a file may hold a lease, for which an open would wait.
@@ -199,16 +199,16 @@ struct FoundFunctions {
     offsets: Vec<Option<u64>>,
     /// Whether those are there that a library must have.
     is_library: bool,
-    go: Vec<Option<ProbePlaces>>,
+    go: Vec<Option<ProbeOffsets>>,
 }
 
 impl TlsLibraryFile {
     /// Number of libraries whose probes need as many open files.
     fn weight(&self) -> usize {
-        let places = self.go.iter().flatten().map(|of| 1 + of.returns.len());
+        let in_go = self.go.iter().flatten().map(|of| 1 + of.returns.len());
         let offsets =
             if self.functions.iter().any(Option::is_some) { DESCRIPTORS_OF_FILE } else { 0 };
-        (offsets + places.sum::<usize>()).div_ceil(DESCRIPTORS_OF_FILE).max(1)
+        (offsets + in_go.sum::<usize>()).div_ceil(DESCRIPTORS_OF_FILE).max(1)
     }
 }
 

@@ -14,7 +14,7 @@ use bpf::{
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::go_functions;
-use crate::machine_code::ProbePlaces;
+use crate::machine_code::ProbeOffsets;
 use crate::tls_event::{TlsClock, TlsEvent};
 use crate::tls_library::{LeftOutLibraries, TlsLibraries, TlsLibraryFile, find_libraries};
 use crate::tls_program::{
@@ -90,7 +90,7 @@ impl AttachmentPhase {
     }
 
     /// Places of its probes in a function of Go.
-    fn places(self, of: &ProbePlaces) -> &[u64] {
+    fn offsets(self, of: &ProbeOffsets) -> &[u64] {
         match self {
             AttachmentPhase::Returns => &of.returns,
             _ => std::slice::from_ref(&of.entry),
@@ -277,10 +277,10 @@ impl LibraryPrograms {
                 }
                 // No uretprobe: the runtime of Go moves stacks.
                 ProbedFunction::Go(index) => {
-                    let Some(places) = file.go.get(index).and_then(Option::as_ref) else {
+                    let Some(of_function) = file.go.get(index).and_then(Option::as_ref) else {
                         continue;
                     };
-                    for offset in phase.places(places) {
+                    for offset in phase.offsets(of_function) {
                         links.push(probe.program.attach(of, *offset, false)?);
                     }
                 }

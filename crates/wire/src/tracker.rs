@@ -12,7 +12,7 @@ use protocol::fingerprint::RouteTemplates;
 use protocol::observer::{FlowDirection, ObservedRequest, PacketTime};
 
 use crate::capture_file::CapturedPacket;
-use crate::capture_totals::{CaptureTotals, TrafficCount};
+use crate::capture_totals::{CaptureTotals, TrafficCounter};
 use crate::connection::{
     ConnectionContext, ConnectionFate, IgnoredBytes, TcpConnection, TcpPacket,
 };
@@ -136,7 +136,7 @@ pub struct ConnectionTracker {
     tls_observer_bytes: usize,
     totals: CaptureTotals,
     /// Traffic by lower port, of ports without a rule.
-    other_ports: HashMap<u16, TrafficCount>,
+    other_ports: HashMap<u16, TrafficCounter>,
     first_time: Option<PacketTime>,
     /// Latest time of a packet.
     now: PacketTime,
@@ -505,7 +505,7 @@ impl ConnectionTracker {
     }
 
     /// Ports without a rule by payload, most first.
-    pub fn other_ports(&self) -> Vec<(u16, TrafficCount)> {
+    pub fn other_ports(&self) -> Vec<(u16, TrafficCounter)> {
         let mut ports: Vec<_> = self.other_ports.iter().map(|(port, of)| (*port, *of)).collect();
         ports.sort_by_key(|(port, count)| (std::cmp::Reverse(count.bytes), *port));
         ports

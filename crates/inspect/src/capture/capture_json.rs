@@ -5,7 +5,8 @@ use render::json::Json::{self, Bool, List, Map, Null, Object, Text};
 use render::json::{integer, statistics};
 use wire::{
     CaptureTotals, Completeness, ConnectionTracker, KeyLogCounts, OperationHistograms,
-    ProposedWait, ServiceStatistics, StatementStatistics, TlsTotals, TrafficCount, UndecodedReason,
+    ProposedWait, ServiceStatistics, StatementStatistics, TlsTotals, TrafficCounter,
+    UndecodedReason,
 };
 
 use super::{CaptureSummary, TlsSummary};
@@ -52,7 +53,7 @@ fn packets_json(totals: &CaptureTotals) -> Json {
     let undecoded = UndecodedReason::ALL.iter().zip(totals.undecoded);
     let undecoded =
         undecoded.map(|(reason, packets)| (reason.label().to_owned(), integer(packets)));
-    let traffic = |of: TrafficCount| {
+    let traffic = |of: TrafficCounter| {
         Object(vec![("packets", integer(of.packets)), ("bytes", integer(of.bytes))])
     };
     Object(vec![
