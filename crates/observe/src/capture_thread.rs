@@ -18,7 +18,7 @@ use crate::interval_observer::IntervalObserver;
 use crate::interval_queue::IntervalQueue;
 use crate::interval_writer::IntervalWriter;
 use crate::packet_source::{InterfaceRings, PacketSource, TlsProbeMailbox};
-use crate::port_watch::{PortWatch, RuleMailbox};
+use crate::port_discovery::{LatestRules, PortDiscovery};
 use crate::settings::CaptureSettings;
 use crate::supervised_spawn::spawn;
 
@@ -33,9 +33,9 @@ pub struct WireCapture {
     merger: IntervalMerger,
     status: CaptureStatus,
     tls: TlsProbeMailbox,
-    rules: RuleMailbox,
+    rules: LatestRules,
     /// Looks at the listening sockets of this host; `None` if ports are not detected.
-    port_watch: Option<JoinHandle<Option<()>>>,
+    port_discovery: Option<JoinHandle<Option<()>>>,
     captures: Vec<JoinHandle<Option<()>>>,
     writer: Option<JoinHandle<Option<intake::Result<()>>>>,
 }
@@ -58,10 +58,12 @@ impl WireCapture {
         let sources = rings.map(|rings| Box::new(rings) as Box<dyn PacketSource>).collect();
         let mut capture = WireCapture::start_threads(settings, intake, sources, true)?;
         capture.tls = tls;
-        let (watch, stop) = (capture.port_watch(settings, intake), Arc::clone(&capture.stop));
+        let (discovery, stop) =
+            (capture.port_discovery(settings, intake), Arc::clone(&capture.stop));
         // It has the rights of the thread that starts it, to see the processes of other users.
-        capture.port_watch =
-            watch.map(|watch| with_capture_rights(|| start_watch(watch, stop))).transpose()?;
+        capture.port_discovery = discovery
+            .map(|discovery| with_capture_rights(|| start_discovery(discovery, stop)))
+            .transpose()?;
         capture.open_tls(settings, intake)?;
         Ok(capture)
     }
@@ -111,17 +113,23 @@ impl WireCapture {
     ) -> Result<WireCapture, Error> {
         let settings = settings.clone().with_detected_ports();
         let mut capture = WireCapture::start_threads(&settings, intake, sources, false)?;
-        let (watch, stop) = (capture.port_watch(&settings, intake), Arc::clone(&capture.stop));
-        capture.port_watch = watch.map(|watch| start_watch(watch, stop)).transpose()?;
+        let (discovery, stop) =
+            (capture.port_discovery(&settings, intake), Arc::clone(&capture.stop));
+        capture.port_discovery =
+            discovery.map(|discovery| start_discovery(discovery, stop)).transpose()?;
         Ok(capture)
     }
 
-    fn port_watch(&self, settings: &CaptureSettings, intake: &Arc<Intake>) -> Option<PortWatch> {
+    fn port_discovery(
+        &self,
+        settings: &CaptureSettings,
+        intake: &Arc<Intake>,
+    ) -> Option<PortDiscovery> {
         let detection = settings.detection.clone()?;
-        Some(PortWatch {
+        Some(PortDiscovery {
             detector: detection.detector,
             period: detection.period,
-            mailbox: self.rules.clone(),
+            latest_rules: self.rules.clone(),
             status: self.status.clone(),
             intake: Arc::clone(intake),
         })
@@ -150,10 +158,19 @@ impl WireCapture {
             move || writer.run(),
         )?;
         let (captures, writer) = (Vec::new(), Some(writer));
-        let (tls, rules) = (TlsProbeMailbox::default(), RuleMailbox::default());
-        let port_watch = None;
-        let mut capture =
-            WireCapture { stop, queue, merger, status, tls, rules, port_watch, captures, writer };
+        let (tls, rules) = (TlsProbeMailbox::default(), LatestRules::default());
+        let port_discovery = None;
+        let mut capture = WireCapture {
+            stop,
+            queue,
+            merger,
+            status,
+            tls,
+            rules,
+            port_discovery,
+            captures,
+            writer,
+        };
         for (shard, source) in sources.into_iter().enumerate() {
             let clock = IntervalClock::new(intake.settings().interval, now);
             let merger = capture.merger.clone();
@@ -193,9 +210,9 @@ impl WireCapture {
     fn end_threads(&mut self) -> Result<(), Error> {
         // Relaxed: the flag publishes no other data.
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(watch) = self.port_watch.take() {
-            watch.thread().unpark();
-            let _ = watch.join();
+        if let Some(discovery) = self.port_discovery.take() {
+            discovery.thread().unpark();
+            let _ = discovery.join();
         }
         for capture in self.captures.drain(..) {
             // The supervisor reports panics.
@@ -213,14 +230,14 @@ impl WireCapture {
     }
 }
 
-fn start_watch(
-    mut watch: PortWatch,
+fn start_discovery(
+    mut discovery: PortDiscovery,
     stop: Arc<AtomicBool>,
 ) -> Result<JoinHandle<Option<()>>, Error> {
-    let supervised = watch.intake.supervisor().thread("wire ports");
+    let supervised = discovery.intake.supervisor().thread("wire ports");
     let is_set = Arc::clone(&stop);
     let is_stopping = move || is_set.load(Ordering::Relaxed);
-    spawn("wire ports", supervised, is_stopping, move || watch.run(&stop))
+    spawn("wire ports", supervised, is_stopping, move || discovery.run(&stop))
 }
 
 impl Drop for WireCapture {

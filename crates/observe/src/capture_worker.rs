@@ -11,7 +11,7 @@ use wire::{CaptureError, ServiceRule};
 use crate::capture_status::CaptureStatus;
 use crate::interval_observer::IntervalObserver;
 use crate::packet_source::PacketSource;
-use crate::port_watch::RuleMailbox;
+use crate::port_discovery::LatestRules;
 
 /// Longest delay until a stop, or the end of an interval without packets, is noticed.
 const WAIT: Duration = Duration::from_millis(100);
@@ -30,7 +30,7 @@ pub(crate) struct CaptureWorker {
     pub(crate) observer: IntervalObserver,
     pub(crate) status: CaptureStatus,
     /// Rules of ports that were detected, and the version that is in use.
-    pub(crate) rules: RuleMailbox,
+    pub(crate) rules: LatestRules,
     pub(crate) rules_version: u64,
     pub(crate) has_capabilities: bool,
     pub(crate) has_started: bool,

@@ -33,7 +33,7 @@ mod metrics;
 mod operation_series;
 mod packet_source;
 mod pending_samples;
-mod port_watch;
+mod port_discovery;
 mod role;
 mod series_slots;
 mod service_record;

@@ -14,23 +14,23 @@ use crate::capture_status::CaptureStatus;
 
 /// The latest rules. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct RuleMailbox(Arc<MailboxState>);
+pub(crate) struct LatestRules(Arc<LatestRulesState>);
 
 #[derive(Default)]
-struct MailboxState {
+struct LatestRulesState {
     /// Number of the rules; 0 for those of the start.
     version: AtomicU64,
     rules: Mutex<Vec<ServiceRule>>,
 }
 
-impl fmt::Debug for RuleMailbox {
+impl fmt::Debug for LatestRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuleMailbox").field("version", &self.0.version).finish_non_exhaustive()
+        f.debug_struct("LatestRules").field("version", &self.0.version).finish_non_exhaustive()
     }
 }
 
-impl RuleMailbox {
-    fn put(&self, rules: Vec<ServiceRule>) {
+impl LatestRules {
+    fn set(&self, rules: Vec<ServiceRule>) {
         let mut latest = self.0.rules.lock().unwrap_or_else(PoisonError::into_inner);
         *latest = rules;
         // Relaxed: the lock publishes the rules.
@@ -49,15 +49,15 @@ impl RuleMailbox {
 }
 
 /// What the thread that looks at the sockets needs.
-pub(crate) struct PortWatch {
+pub(crate) struct PortDiscovery {
     pub(crate) detector: PortDetector,
     pub(crate) period: Duration,
-    pub(crate) mailbox: RuleMailbox,
+    pub(crate) latest_rules: LatestRules,
     pub(crate) status: CaptureStatus,
     pub(crate) intake: Arc<Intake>,
 }
 
-impl PortWatch {
+impl PortDiscovery {
     /// Looks at the sockets until `stop` is set and the thread is unparked.
     pub(crate) fn run(&mut self, stop: &AtomicBool) {
         loop {
@@ -71,7 +71,7 @@ impl PortWatch {
             self.status.set_ports(services.clone());
             if is_changed {
                 (self.intake.settings().log)(LogLevel::Info, &format!("wire: {services}"));
-                self.mailbox.put(self.detector.rules().to_vec());
+                self.latest_rules.set(self.detector.rules().to_vec());
             }
         }
     }
