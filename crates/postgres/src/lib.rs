@@ -14,9 +14,9 @@ mod blocking;
 mod collector;
 mod collectors;
 mod connection_string;
+mod diagnosis;
 #[cfg(test)]
 mod documentation;
-mod examination;
 mod login;
 mod metric;
 mod password;
@@ -30,4 +30,4 @@ mod settings;
 mod statements;
 
 pub use crate::role::PostgresRole;
-pub use examination::ServerExamination;
+pub use diagnosis::ServerDiagnosis;

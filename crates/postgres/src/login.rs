@@ -6,13 +6,13 @@ use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, Scr
 use postgres_protocol::message::frontend;
 
 use crate::connection_string::{ConnectionString, SessionEncryption};
-use crate::password::PasswordPlace;
+use crate::password::PasswordSource;
 use crate::session::QueryFailure;
 
 /// Authentication state.
 pub(crate) struct PostgresLogin<'a> {
     server: &'a ConnectionString,
-    password: &'a PasswordPlace,
+    password: &'a PasswordSource,
     scram: Option<ScramSha256>,
     is_authenticated: bool,
 }
@@ -20,7 +20,7 @@ pub(crate) struct PostgresLogin<'a> {
 impl PostgresLogin<'_> {
     pub(crate) fn new<'a>(
         server: &'a ConnectionString,
-        password: &'a PasswordPlace,
+        password: &'a PasswordSource,
     ) -> PostgresLogin<'a> {
         PostgresLogin { server, password, scram: None, is_authenticated: false }
     }

@@ -12,7 +12,7 @@ use crate::connection_string::ConnectionString;
 
 /// Where a password is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PasswordPlace {
+pub(crate) struct PasswordSource {
     /// File with the password only.
     pub(crate) file: Option<PathBuf>,
     /// File with a line `host:port:database:user:password` per server; default: `PGPASSFILE`, else
@@ -20,7 +20,7 @@ pub(crate) struct PasswordPlace {
     pub(crate) pgpass: Option<PathBuf>,
 }
 
-impl PasswordPlace {
+impl PasswordSource {
     /// The password for a server.
     pub(crate) fn read(
         &self,
@@ -124,7 +124,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("topdeck-postgres-{number:x}"));
         std::fs::create_dir(&dir).unwrap();
         let path = |name: &str| dir.join(name);
-        let read = |place: &PasswordPlace, variables: &[(&str, &str)]| {
+        let read = |place: &PasswordSource, variables: &[(&str, &str)]| {
             let find = |name: &str| variables.iter().find(|it| it.0 == name).map(|it| it.1.into());
             let server = ConnectionString::parse("host=db user=u").unwrap();
             let found = place.read(&server, find);
@@ -133,9 +133,9 @@ mod tests {
         std::fs::write(path("password"), "of the file\n").unwrap();
         std::fs::write(path(".pgpass"), "db:*:*:u:of pgpass\n").unwrap();
         let home = dir.to_str().unwrap();
-        let of_file = PasswordPlace { file: Some(path("password")), pgpass: None };
-        let of_pgpass = PasswordPlace { file: None, pgpass: Some(path(".pgpass")) };
-        let none = PasswordPlace::default();
+        let of_file = PasswordSource { file: Some(path("password")), pgpass: None };
+        let of_pgpass = PasswordSource { file: None, pgpass: Some(path(".pgpass")) };
+        let none = PasswordSource::default();
         assert_eq!(read(&of_file, &[("PGPASSWORD", "x")]), "of the file");
         assert_eq!(read(&none, &[("PGPASSWORD", "x"), ("HOME", home)]), "x");
         let open = "other users may read the passwords of DIR/.pgpass; chmod 600 DIR/.pgpass";
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(read(&none, &[("HOME", home)]), "of pgpass");
         let remedy = "set `password_file` or `pgpass_file`";
         assert_eq!(read(&none, &[]), format!("the server asks for a password; {remedy}"));
-        let missing = PasswordPlace { file: Some(path("none")), pgpass: None };
+        let missing = PasswordSource { file: Some(path("none")), pgpass: None };
         assert!(read(&missing, &[]).starts_with("cannot read the password: DIR/none: No such"));
         std::fs::write(path(".pgpass"), "").unwrap();
         let empty = "DIR/.pgpass has no password for u at db:5432; add a line";

@@ -81,7 +81,7 @@ impl PostgresRow {
 
 /// How far the rows of a report were appended.
 #[derive(Debug)]
-pub(crate) struct AppendedRows {
+pub(crate) struct AppendProgress {
     /// The first rows, which are in accepted batches.
     pub(crate) rows: usize,
     pub(crate) outcome: intake::Result<()>,
@@ -98,9 +98,9 @@ pub(crate) fn append_rows(
     rows: &[PostgresRow],
     (start, end): (i64, i64),
     describes: bool,
-) -> AppendedRows {
+) -> AppendProgress {
     let new_writer = || intake.writer_for(producer.id(), SeriesKeyEncoding::CANONICAL);
-    let mut appended = AppendedRows { rows: 0, outcome: Ok(()), rejection: None };
+    let mut appended = AppendProgress { rows: 0, outcome: Ok(()), rejection: None };
     let mut writer = new_writer();
     gap.into_iter().for_each(|gap| writer.gap(gap));
     for (at, row) in rows.iter().enumerate() {

@@ -11,7 +11,7 @@ use role::{BoxError, NodeMode, Role, RoleContext, StatusSection};
 use serde::Deserialize;
 
 use crate::connection_string::{ConnectionString, SessionEncryption};
-use crate::password::PasswordPlace;
+use crate::password::PasswordSource;
 use crate::server_task::RunningServer;
 use crate::session::{RESPONSE_TIMEOUT, SessionSettings};
 use crate::settings::{INTERVAL, INTERVALS, PostgresServer, SAMPLE_INTERVAL, SAMPLE_INTERVALS};
@@ -58,7 +58,7 @@ impl PostgresTable {
             name: self.name.clone(),
             session: SessionSettings {
                 server,
-                password: PasswordPlace {
+                password: PasswordSource {
                     file: path(&self.password_file),
                     pgpass: path(&self.pgpass_file),
                 },

@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 use crate::connection_string::{ConnectionString, SessionEncryption};
 use crate::login::PostgresLogin;
 use crate::metric::VERSIONS;
-use crate::password::PasswordPlace;
+use crate::password::PasswordSource;
 use crate::report::first_chars;
 
 /// Time in which the server cancels a query.
@@ -70,7 +70,7 @@ pub(crate) struct PostgresSession {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SessionSettings {
     pub(crate) server: ConnectionString,
-    pub(crate) password: PasswordPlace,
+    pub(crate) password: PasswordSource,
     pub(crate) tls: ClientTls,
     pub(crate) response_timeout: Duration,
 }

@@ -65,7 +65,7 @@ async fn run_within(
     let text = format!("host=127.0.0.1 port={port} {parameters}");
     let settings = SessionSettings {
         server: ConnectionString::parse(&text).unwrap(),
-        password: PasswordPlace::default(),
+        password: PasswordSource::default(),
         tls: ClientTls::default(),
         response_timeout,
     };
@@ -169,7 +169,7 @@ async fn texts_of_the_server_are_cut() {
 #[test]
 fn a_password_is_sent_to_a_verified_server_or_to_this_host_only() {
     let file = Some("/absent/password".into());
-    let place = PasswordPlace { file, pgpass: None };
+    let place = PasswordSource { file, pgpass: None };
     let ask = |dsn: &str, method: u8| {
         let server = ConnectionString::parse(dsn).unwrap();
         let request = [0, 0, 0, method, 1, 2, 3, 4];

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Error, Result};
 use client::print_stdout;
-use postgres::ServerExamination;
+use postgres::ServerDiagnosis;
 use render::text::escape_control;
 
 /// Connect to a PostgreSQL server and show what topdeck can read there
@@ -35,8 +35,8 @@ Exit status:
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let examination = ServerExamination::run(&options.dsn, options.password_file.as_deref());
-    let found = runtime.block_on(examination).map_err(Error::msg)?;
+    let diagnosis = ServerDiagnosis::run(&options.dsn, options.password_file.as_deref());
+    let found = runtime.block_on(diagnosis).map_err(Error::msg)?;
     let mut text = format!("{}\n", escape_control(&found.server));
     for (name, result) in &found.collectors {
         text.push_str(&match result {

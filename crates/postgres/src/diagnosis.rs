@@ -6,28 +6,28 @@ use net::tls::ClientTls;
 
 use crate::collectors::COLLECTORS;
 use crate::connection_string::ConnectionString;
-use crate::password::PasswordPlace;
+use crate::password::PasswordSource;
 use crate::rights::{ServerRights, query_remedy};
 use crate::session::{PostgresSession, QueryFailure, RESPONSE_TIMEOUT, SessionSettings};
 use crate::{activity, statements};
 
 /// What can be read of a server.
 #[derive(Debug)]
-pub struct ServerExamination {
+pub struct ServerDiagnosis {
     /// Where it is, and its version.
     pub server: String,
     /// Collectors, each with its number of rows, or why it has none.
     pub collectors: Vec<(&'static str, Result<usize, String>)>,
 }
 
-impl ServerExamination {
+impl ServerDiagnosis {
     /// Connects and runs each query once. The error says why topdeck cannot connect.
-    pub async fn run(dsn: &str, password_file: Option<&Path>) -> Result<ServerExamination, String> {
+    pub async fn run(dsn: &str, password_file: Option<&Path>) -> Result<ServerDiagnosis, String> {
         let server = ConnectionString::parse(dsn)?;
         let file = password_file.map(Path::to_owned);
         let settings = SessionSettings {
             server: server.clone(),
-            password: PasswordPlace { file, pgpass: None },
+            password: PasswordSource { file, pgpass: None },
             tls: ClientTls::default(),
             response_timeout: RESPONSE_TIMEOUT,
         };
@@ -59,6 +59,6 @@ impl ServerExamination {
         }
         let server = format!("PostgreSQL {} at {}", session.version_text, server.address());
         session.close().await;
-        Ok(ServerExamination { server, collectors })
+        Ok(ServerDiagnosis { server, collectors })
     }
 }
