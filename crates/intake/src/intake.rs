@@ -12,14 +12,13 @@ use model::{Batch, Gap, SeriesId};
 use crate::absence_monitor::{AbsenceMonitor, SourceActivity};
 use crate::acknowledged_damage::AcknowledgedDamage;
 use crate::audit::{Audit, DownstreamStage};
+use crate::batch_outcomes::{BatchOutcomes, IdentityRejections};
 use crate::error::{Error, Result};
 use crate::exemplar_intake::ExemplarIntake;
 use crate::group_commit::{GroupCommit, PendingAck};
 use crate::housekeeping;
 use crate::ingest_writer::IngestWriter;
-use crate::intake_state::{
-    BatchOutcomes, IdentityRejections, IntakeState, SELF_PRODUCER, batch_bytes_max, lock,
-};
+use crate::intake_state::{IntakeState, SELF_PRODUCER, batch_bytes_max, lock};
 use crate::key_encoding::SeriesKeyEncoding;
 use crate::known_keys::{KnownKeys, ProducerKey};
 use crate::ledger_file::LedgerFile;

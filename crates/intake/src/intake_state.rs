@@ -12,6 +12,7 @@ use model::{Batch, BatchSeries, SeriesId};
 use crate::absence_monitor::AbsenceMonitor;
 use crate::acknowledged_damage::AcknowledgedDamage;
 use crate::audit::{Audit, AuditInputs, DownstreamStage, SourceCounts};
+use crate::batch_outcomes::{BatchOutcomes, IdentityRejections};
 use crate::counts::{self, ProducerCounts};
 use crate::error::{Error, Result};
 use crate::exemplar_intake::{ExemplarIntake, ExemplarRejection};
@@ -22,7 +23,7 @@ use crate::known_keys::{KEYS_MAX, KeyCheck, KnownKeys, ProducerKey};
 use crate::last_sequences::LastSequences;
 use crate::ledger::{Ledger, PRODUCERS_MAX};
 use crate::ledger_reader::LedgerReader;
-use crate::meter::{EventCounter, LatencyHistogram, Meter};
+use crate::meter::{LatencyHistogram, Meter};
 use crate::producer::Producer;
 use crate::rejected_input::RejectedInputs;
 use crate::rejections::{Rejection, Rejections};
@@ -77,22 +78,6 @@ pub(crate) struct IntakeState {
     pub(crate) batch_bytes_max: usize,
     /// Stop flag of the housekeeping thread.
     pub(crate) stop: (Mutex<bool>, Condvar),
-}
-
-/// Requests rejected because of the sender's identity.
-#[derive(Debug)]
-pub(crate) struct IdentityRejections {
-    pub(crate) keys: EventCounter,
-    pub(crate) sequences: EventCounter,
-}
-
-/// Batches by outcome.
-#[derive(Debug)]
-pub(crate) struct BatchOutcomes {
-    pub(crate) accepted: EventCounter,
-    pub(crate) duplicate: EventCounter,
-    pub(crate) rejected: EventCounter,
-    pub(crate) deferred: EventCounter,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -44,6 +44,7 @@ mod write_target;
 
 mod acknowledged_damage;
 mod audit;
+mod batch_outcomes;
 
 pub use absence_monitor::{AbsenceSettings, SourceActivity, SourceState};
 pub use audit::{Audit, DownstreamStage, ProducerAudit, SourceCounts, StageAudit};
