@@ -65,10 +65,4 @@ mod tests {
             assert_eq!(ours, theirs);
         }
     }
-
-    #[test]
-    fn the_last_of_equal_keys_is_in_the_map() {
-        let found = map([(2, 'a'), (1, 'b'), (2, 'c')]);
-        assert_eq!(found, BTreeMap::from([(1, 'b'), (2, 'c')]));
-    }
 }

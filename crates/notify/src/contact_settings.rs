@@ -10,7 +10,6 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use toml_reader::ValueError;
 
 use crate::contact::AnyContact;
 use crate::contacts::CONTACTS;
@@ -131,18 +130,19 @@ fn failover_problems(
 fn read_contact(value: &Spanned<DeValue<'_>>) -> Result<ConfiguredContact, Vec<NotifyProblem>> {
     let start = value.span().start;
     let at = |byte: usize, what: String| vec![NotifyProblem { byte, what }];
-    let of_toml = |error: ValueError| vec![NotifyProblem::of_toml(start, &error, &COMMON_KEYS)];
+    let of_toml =
+        |error: toml::de::Error| vec![NotifyProblem::of_toml(start, &error, &COMMON_KEYS)];
     let Some(table) = value.get_ref().as_table() else {
         return Err(at(start, "contact is not a table; write [[contact]]".to_owned()));
     };
     let part = |is_common: bool| -> Spanned<DeTable<'_>> {
         let entries =
             table.iter().filter(|(key, _)| COMMON_KEYS.contains(&&**key.get_ref()) == is_common);
-        let mut part = DeTable::new();
-        part.extend(entries.map(|(key, value)| (key.clone(), value.clone())));
-        Spanned::new(start..start, part)
+        let entries = entries.map(|(key, value)| (key.clone(), value.clone())).collect();
+        Spanned::new(start..start, entries)
     };
-    let common: CommonSettings = toml_reader::read_table(part(true)).map_err(of_toml)?;
+    let common = CommonSettings::deserialize(toml::de::Deserializer::from(part(true)));
+    let common = common.map_err(of_toml)?;
     let Some(row) = CONTACTS.iter().find(|row| row.kind == common.kind) else {
         let what = unknown_name("kind", &common.kind, CONTACTS.iter().map(|row| row.kind));
         return Err(at(key_position(value, "kind"), what));

@@ -21,8 +21,7 @@ mod webhook;
 mod example;
 
 use toml::Spanned;
-use toml::de::DeTable;
-use toml_reader::ValueError;
+use toml::de::{DeTable, Deserializer, Error};
 
 use crate::contact::{AnyContact, Contact};
 
@@ -47,15 +46,15 @@ pub(crate) const CONTACTS: &[ContactRow] = &[
 pub(crate) struct ContactRow {
     pub(crate) kind: &'static str,
     /// Reads the kind's keys from a table.
-    pub(crate) read: fn(Spanned<DeTable<'_>>) -> Result<AnyContact, ValueError>,
+    pub(crate) read: fn(Spanned<DeTable<'_>>) -> Result<AnyContact, Error>,
 }
 
 const fn row<C: Contact>() -> ContactRow {
     ContactRow { kind: C::KIND, read: read::<C> }
 }
 
-fn read<C: Contact>(table: Spanned<DeTable<'_>>) -> Result<AnyContact, ValueError> {
-    toml_reader::read_table::<C>(table).map(AnyContact::new)
+fn read<C: Contact>(table: Spanned<DeTable<'_>>) -> Result<AnyContact, Error> {
+    C::deserialize(Deserializer::from(table)).map(AnyContact::new)
 }
 
 /// Values of the key `kind`.

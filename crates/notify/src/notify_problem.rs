@@ -2,8 +2,7 @@
 
 use serde::de::DeserializeOwned;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
-use toml_reader::ValueError;
+use toml::de::{DeTable, DeValue, Deserializer};
 
 use crate::nearest_name::with_nearest_key;
 
@@ -19,7 +18,7 @@ pub struct NotifyProblem {
 impl NotifyProblem {
     /// A problem that TOML's reader found in a table that begins at a byte.
     /// `more` are keys of the table that this reader does not know.
-    pub(crate) fn of_toml(start: usize, error: &ValueError, more: &[&str]) -> NotifyProblem {
+    pub(crate) fn of_toml(start: usize, error: &toml::de::Error, more: &[&str]) -> NotifyProblem {
         let byte = error.span().map_or(start, |span| span.start);
         NotifyProblem { byte, what: with_nearest_key(error.message(), more) }
     }
@@ -54,7 +53,7 @@ pub(crate) fn read_table<T: DeserializeOwned>(
         return None;
     };
     let table = Spanned::new(value.span(), table.clone());
-    match toml_reader::read_table(table) {
+    match T::deserialize(Deserializer::from(table)) {
         Ok(read) => Some(read),
         Err(error) => {
             problems.push(NotifyProblem::of_toml(start, &error, &[]));

@@ -284,7 +284,7 @@ fn mistakes_of_alertmanagers_file_have_line_and_column() {
     check(
         "am-matcher",
         &format!("{route}  routes:\n  - matchers: [a]\n"),
-        &["alertmanager.yml:4:16: cannot read matcher \"a\": no operator, expected a matcher \
+        &["alertmanager.yml:4:15: cannot read matcher \"a\": no operator, expected a matcher \
              such as severity=\"page\""],
     );
     check("am-route", "receivers: []\n", &["alertmanager.yml:1:1: `route` is missing"]);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeTable, DeValue, Deserializer};
 
 use crate::settings::problem::{Problem, Problems};
 use crate::settings::unread_keys::UnreadKeys;
@@ -55,8 +55,7 @@ impl<'a> TableRef<'a> {
 impl<'a> Document<'a> {
     /// Parses a file; relative paths in it are resolved against `dir`.
     pub fn parse(text: &'a str, dir: &'a Path) -> Result<Document<'a>, Problems> {
-        let root = DeTable::parse(text)
-            .map_err(|error| Problems::at_span(text, error.message(), error.span()))?;
+        let root = DeTable::parse(text).map_err(|error| Problems::of_toml(text, &error))?;
         Ok(Document { text, dir, root: root.into_inner(), unread: UnreadKeys::new(false) })
     }
 
@@ -65,9 +64,7 @@ impl<'a> Document<'a> {
     pub fn parse_recoverable(text: &'a str, dir: &'a Path) -> (Option<Document<'a>>, Problems) {
         let (root, errors) = DeTable::parse_recoverable(text);
         let mut problems = Problems::default();
-        errors.iter().for_each(|error| {
-            problems.extend(Problems::at_span(text, error.message(), error.span()))
-        });
+        errors.iter().for_each(|error| problems.extend(Problems::of_toml(text, error)));
         let problems = problems.first_of_lines();
         if problems.any_line(|line| line.trim_start().starts_with('[')) {
             return (None, problems);
@@ -93,20 +90,15 @@ impl<'a> Document<'a> {
         table: TableRef<'_>,
         keys: &[&str],
     ) -> Result<T, Problems> {
-        let part = self.part(table, keys);
-        let read = with_dir(self.dir, || toml_reader::read_table(part));
-        read.map_err(|error| Problems::at_span(self.text, error.message(), error.span()))
-    }
-
-    /// Keys of a table with their values.
-    fn part(&self, table: TableRef<'_>, keys: &[&str]) -> Spanned<DeTable<'a>> {
         let (start, table) = self.table(table).unzip();
         let entries = table.into_iter().flatten();
         let entries = entries.filter(|(key, _)| keys.contains(&&**key.get_ref()));
-        let mut part = DeTable::new();
-        part.extend(entries.map(|(key, value)| (key.clone(), value.clone())));
+        let entries: DeTable<'a> =
+            entries.map(|(key, value)| (key.clone(), value.clone())).collect();
         let start = start.flatten().unwrap_or(0);
-        Spanned::new(start..start, part)
+        let deserializer = Deserializer::from(Spanned::new(start..start, entries));
+        let read = with_dir(self.dir, || T::deserialize(deserializer));
+        read.map_err(|error| Problems::of_toml(self.text, &error))
     }
 
     /// The top level, for an owner of keys that reads values by itself.

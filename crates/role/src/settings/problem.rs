@@ -1,7 +1,6 @@
 //! Problems of settings: message, location, suggested key.
 
 use std::fmt;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// One problem.
@@ -76,7 +75,7 @@ impl Problems {
 
     /// Sorts the problems by line.
     pub fn sorted(mut self) -> Problems {
-        model::sort::by_key(&mut self.all, |problem| problem.line);
+        self.all.sort_by_key(|problem| problem.line);
         self
     }
 
@@ -92,9 +91,8 @@ impl Problems {
         self
     }
 
-    /// A problem with the message of TOML's parser or of the reader of its values.
-    pub(crate) fn at_span(text: &str, message: &str, span: Option<Range<usize>>) -> Problems {
-        let (what, cause) = match message {
+    pub(crate) fn of_toml(text: &str, error: &toml::de::Error) -> Problems {
+        let (what, cause) = match error.message() {
             "invalid socket address syntax" => {
                 let what = "expected an IP address and a port, as in \"127.0.0.1:7717\"";
                 (what.to_owned(), ProblemCause::InvalidValue)
@@ -104,7 +102,7 @@ impl Problems {
                 None => cause_of(message),
             },
         };
-        let problem = match span {
+        let problem = match error.span() {
             Some(span) => Problem::at(text, span.start, what),
             None => Problem::without_position(what),
         };
