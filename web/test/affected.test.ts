@@ -26,7 +26,7 @@ test("the requests of an alert are those of its rule's distribution with its lab
   // An SLO with a threshold of 1 s was "above 1000ms".
   const limitOf = (threshold: string) =>
     distributionOf(labels, rule({ distribution: { ...distribution, threshold } }))?.limit;
-  expect([limitOf("1000ms"), limitOf("0.25")]).toEqual(["1 s", "0.25"]);
+  expect(["1000ms", "0.25", "2 * 1ms"].map(limitOf)).toEqual(["1 s", "0.25", "2 * 1ms"]);
   expect(distributionOf(labels, rule({}))).toBeNull();
   expect(distributionOf(labels, undefined)).toBeNull();
 });

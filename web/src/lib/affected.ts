@@ -12,6 +12,7 @@ import {
   formatRange,
   formatShare,
   formatValue,
+  isNumber,
   isTimeUnit,
   nanosecondsOf,
 } from "./unit";
@@ -59,14 +60,14 @@ export function distributionOf(
   if (!rule?.distribution) return null;
   const { threshold, selector } = rule.distribution;
   // Rules of SLOs have `1000ms` for 1 s.
-  const limit = /^[\d.]+m?s$/.test(threshold) ? limitOf(threshold).limit : threshold;
+  const { limit } = limitOf(threshold);
   return { threshold, selector: withLabels(selector, labels, rule), limit };
 }
 
 /** A limit such as `250ms` in PromQL, which knows neither `us` nor `min`, and as it is shown. */
 function limitOf(text: string): { threshold: string; limit: string } {
   const [, number = text, unit = ""] = /^(-?[\d.]+(?:e[+-]?\d+)?)(\D+)$/i.exec(text) ?? [];
-  const limit = formatValue(Number(number), unit);
+  const limit = isNumber(number) ? formatValue(Number(number), unit) : text;
   if (!isTimeUnit(unit)) return { threshold: number, limit };
   return { threshold: `1ms * ${(Number(number) * nanosecondsOf(unit)) / 1e6}`, limit };
 }
