@@ -8,6 +8,7 @@
 //! * On any other address a token with the route's scope is required.
 //! * A token that is sent is always verified.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -22,6 +23,9 @@ use net::tls::ServerTls;
 use crate::error_response::ErrorResponse;
 use crate::token::{EnrolledHost, EnrollmentError, Scope, TokenError, TokenFile};
 
+/// Path of the enrollment of a host.
+pub(crate) const ENROLL_PATH: &str = "/v1/enroll";
+
 /// Accepted names of this host, beside its addresses.
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
@@ -33,6 +37,8 @@ pub(crate) struct AccessPolicy {
     pub(crate) is_required: bool,
     /// Additional host names accepted on loopback.
     pub(crate) hosts: Vec<String>,
+    /// Tokens of enrolled hosts that sent measurements since the start of the server.
+    pub(crate) senders: RwLock<HashSet<String>>,
 }
 
 /// Addresses and certificate of a connection.
@@ -96,8 +102,24 @@ impl AccessPolicy {
 
     /// Removes the token of a host that enrolled, see [`TokenFile::unenroll`]. Returns whether it
     /// did.
-    pub(crate) fn unenroll(&self, name: &str, was_used: bool) -> Result<bool, TokenError> {
-        self.change_tokens(|tokens| tokens.unenroll(name, was_used))
+    pub(crate) fn unenroll(
+        &self,
+        name: &str,
+        has_forwarded: impl FnOnce() -> bool,
+    ) -> Result<bool, TokenError> {
+        let has_sent = self.senders.read().unwrap_or_else(PoisonError::into_inner).contains(name);
+        let removed =
+            self.change_tokens(|tokens| tokens.unenroll(name, || has_sent || has_forwarded()))?;
+        // A later host of that name is another one.
+        self.senders.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        Ok(removed)
+    }
+
+    fn add_sender(&self, name: &str) {
+        let is_known = self.senders.read().unwrap_or_else(PoisonError::into_inner).contains(name);
+        if !is_known {
+            self.senders.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        }
     }
 
     fn change_tokens<T, E: From<TokenError>>(
@@ -149,6 +171,10 @@ impl AccessPolicy {
                  NAME {scope}`"
             );
             return Err(ErrorResponse::new(StatusCode::FORBIDDEN, what));
+        }
+        let is_enrolled = token.enrolled_by.is_some();
+        if is_enrolled && scope == Scope::Ingest && request.uri().path() != ENROLL_PATH {
+            self.add_sender(&token.name);
         }
         let lacks_exemplars = !token.scopes.contains(&Scope::Exemplars);
         Ok(Principal { name: Some(token.name.clone()), lacks_exemplars })
@@ -293,7 +319,8 @@ mod tests {
         let tokens = TokenFile::open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let tokens = RwLock::new(Arc::new(tokens));
-        AccessPolicy { tokens, is_required, hosts: vec!["proxy.example".to_owned()] }
+        let hosts = vec!["proxy.example".to_owned()];
+        AccessPolicy { tokens, is_required, hosts, senders: RwLock::default() }
     }
 
     #[track_caller]

@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use serde_json::Value;
 
 use self::programs::{ARCHITECTURES, load_program, program_digest, program_name};
-use crate::access::{AccessPolicy, Peer, Principal, host};
+use crate::access::{AccessPolicy, ENROLL_PATH, Peer, Principal, host};
 use crate::batches;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
@@ -30,8 +30,6 @@ use crate::token::{EnrollmentError, Scope, is_secret};
 const SCRIPT: &str = include_str!("install/install.sh");
 /// Maximum size of the body of an enrollment in bytes.
 const BODY_BYTES_MAX: usize = 4 << 10;
-/// Path of the enrollment of a host.
-const ENROLL_PATH: &str = "/v1/enroll";
 const CHECKSUMS: &str = "SHA256SUMS";
 
 const FILE: &[Parameter] =
@@ -71,8 +69,8 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         method: "delete",
         ..ApiRoute::get(
             ENROLL_PATH,
-            "Removes the token of the request, if a host got it by enrollment. If no batch was \
-             forwarded with it, the use of the enrollment token is given back.",
+            "Removes the token of the request, if a host got it by enrollment. If nothing was \
+             sent with it, the use of the enrollment token is given back.",
             &[],
             || routing::delete(unenroll),
         )
@@ -226,8 +224,8 @@ async fn unenroll(
     let (removed, intake) = (name.clone(), Arc::clone(&context.intake));
     let work = move |_: &_| {
         // Without the ledger nobody knows: a use that is spent is the safe answer.
-        let was_used = batches::has_forwarded(&intake, &removed).unwrap_or(true);
-        Ok(policy.unenroll(&removed, was_used))
+        let has_forwarded = || batches::has_forwarded(&intake, &removed).unwrap_or(true);
+        Ok(policy.unenroll(&removed, has_forwarded))
     };
     match context.run_light("unenroll", None, work).await? {
         Ok(true) => Ok(context.queries.json_response(&Object(vec![("removed", Text(name))]))?),

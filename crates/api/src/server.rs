@@ -172,6 +172,7 @@ impl Server {
             tokens: RwLock::new(Arc::new(tokens)),
             is_required: settings.tokens_required,
             hosts: settings.hosts.clone(),
+            senders: RwLock::default(),
         };
         let queries = Arc::clone(&context.queries);
         let supervisor = context.intake.supervisor().clone();

@@ -10,7 +10,7 @@ use wire::{
 
 use crate::service_record::ServiceRecord;
 
-/// Requests in flight that are listed, the oldest ones.
+/// Statements with requests in flight that are listed, those with the oldest requests.
 const IN_FLIGHT_MAX: usize = 100;
 
 /// State of the capture. Cheap to clone; clones share it.

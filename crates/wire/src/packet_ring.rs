@@ -67,7 +67,7 @@ pub enum CaptureError {
     /// The kernel cannot divide the packets of the interface among several rings.
     #[error(
         "cannot divide packets among threads: {0}; this requires Linux 4.12 or later, and in many \
-         versions an interface that is switched on; or capture with one thread"
+         versions an interface that is up; or capture with one thread"
     )]
     Fanout(io::Error),
     /// More ports than a filter can have.
@@ -225,8 +225,8 @@ impl PacketRing {
     }
 
     /// Waits for at most `timeout` until one of the rings has a block. An error of a ring, such as
-    /// an interface that was switched off, is returned once: the capture goes on when the interface
-    /// is switched on again.
+    /// an interface that went down, is returned once: the capture goes on when the interface
+    /// is up again.
     pub fn wait_any(rings: &[PacketRing], timeout: Duration) -> Result<(), CaptureError> {
         if rings.iter().any(PacketRing::is_ready) {
             return Ok(());
@@ -285,7 +285,7 @@ impl PacketRing {
         self.current = (self.current + 1) % self.blocks;
     }
 
-    /// The error of the socket since the last call: the interface was switched off.
+    /// The error of the socket since the last call: the interface went down.
     fn take_error(&self) -> Result<(), CaptureError> {
         let failure = |cause: rustix::io::Errno| CaptureError::System {
             action: "capture packets",

@@ -130,6 +130,7 @@ async fn memory_of_many_small_bodies_is_accounted() {
         tokens: RwLock::new(Arc::new(TokenFile::empty())),
         is_required: false,
         hosts: Vec::new(),
+        senders: RwLock::default(),
     };
     let context = TestServer::with_store(empty_store(), QueryServiceSettings::default()).context;
     let router = crate::server::router(&context, BODY_BYTES_MAX).with_state(context);

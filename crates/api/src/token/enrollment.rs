@@ -105,11 +105,16 @@ impl TokenFile {
     }
 
     /// Removes the token of a host that enrolled, and gives the use of its enrollment token back if
-    /// the host did not use its own. Returns whether it did.
-    pub(crate) fn unenroll(&mut self, name: &str, was_used: bool) -> Result<bool, TokenError> {
+    /// the host did not use its own, which is asked only then. Returns whether it did.
+    pub(crate) fn unenroll(
+        &mut self,
+        name: &str,
+        was_used: impl FnOnce() -> bool,
+    ) -> Result<bool, TokenError> {
         self.update(|tokens| {
             let is_host = |token: &Token| token.name == name && token.enrolled_by.is_some();
             let Some(at) = tokens.tokens.iter().position(is_host) else { return Ok(false) };
+            let was_used = was_used();
             let Token { enrolled_by, created_s, .. } = tokens.tokens.remove(at);
             // A later token of that name is another one.
             let is_its = |token: &&mut Token| {
@@ -292,8 +297,10 @@ mod tests {
         let secret = dir.add(1);
         dir.open().add("web", &[Scope::Ingest], CREATED_S).unwrap();
         check(&dir, &secret, "a", CREATED_S, Ok("a"));
-        let unenroll = |name: &str| dir.open().unenroll(name, true).unwrap();
+        let unenroll = |name: &str| dir.open().unenroll(name, || true).unwrap();
         assert!(!unenroll("web") && !unenroll("e"));
+        let unasked = || panic!("nobody asks whether it was used");
+        assert!(!dir.open().unenroll("web", unasked).unwrap());
         assert!(unenroll("a") && !unenroll("a"));
     }
 
@@ -302,9 +309,9 @@ mod tests {
         let dir = TokenDir::new();
         let secret = dir.add(1);
         check(&dir, &secret, "a", CREATED_S, Ok("a"));
-        assert!(dir.open().unenroll("a", false).unwrap());
+        assert!(dir.open().unenroll("a", || false).unwrap());
         check(&dir, &secret, "b", CREATED_S, Ok("b"));
-        assert!(dir.open().unenroll("b", true).unwrap());
+        assert!(dir.open().unenroll("b", || true).unwrap());
         check(&dir, &secret, "c", CREATED_S, Err("token e has no uses left"));
         // That of a removed enrollment token is nobody's.
         let secret = {
@@ -312,7 +319,7 @@ mod tests {
             dir.add(1)
         };
         check(&dir, &secret, "c", CREATED_S, Ok("c"));
-        assert!(dir.open().remove("e").unwrap() && dir.open().unenroll("c", false).unwrap());
+        assert!(dir.open().remove("e").unwrap() && dir.open().unenroll("c", || false).unwrap());
         assert_eq!(dir.open().tokens(), []);
     }
 

@@ -22,9 +22,9 @@ const SERIES: usize = 2;
 /// What a series has at an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum SeriesData {
-    Hit,
-    Miss,
-    None,
+    Matching,
+    NotMatching,
+    Absent,
 }
 
 /// An evaluation.
@@ -58,8 +58,8 @@ impl OverlayEvaluator for ScriptedEvaluator {
     ) -> Result<Vec<RuleSample>, RuleQueryError> {
         let data = self.0.borrow().ok_or_else(|| RuleQueryError("no answer".to_owned()))?;
         let is_in_result = |data: SeriesData| match expression {
-            "x" => data != SeriesData::None,
-            _ => data == SeriesData::Hit,
+            "x" => data != SeriesData::Absent,
+            _ => data == SeriesData::Matching,
         };
         let found = (0..SERIES).filter(|&index| is_in_result(data[index]));
         let sample = |index: usize| RuleSample {
@@ -154,12 +154,12 @@ impl SeriesModel {
             // Without a hold, the absence of data is the absence of the element, and an error is
             // no observation at all.
             let data = match (step.data.map(|data| data[series]), rule.holds) {
-                (Some(SeriesData::None), false) => Some(SeriesData::Miss),
+                (Some(SeriesData::Absent), false) => Some(SeriesData::NotMatching),
                 (data, _) => data,
             };
-            let is_known = matches!(data, Some(SeriesData::Hit | SeriesData::Miss));
+            let is_known = matches!(data, Some(SeriesData::Matching | SeriesData::NotMatching));
             let observation =
-                Observation { time_ns, running_ns, data: data.unwrap_or(SeriesData::None) };
+                Observation { time_ns, running_ns, data: data.unwrap_or(SeriesData::Absent) };
             if data.is_some() {
                 model.succeeded.push(observation);
             }
@@ -173,36 +173,38 @@ impl SeriesModel {
         model
     }
 
-    /// Index of the first hit of the alert that is active at a hit.
-    fn start(&self, hit: usize) -> usize {
-        let Some(before) = (0..hit).rev().find(|&at| self.known[at].data == SeriesData::Hit) else {
-            return hit;
+    /// Index of the first matching step of the alert that is active at a matching one.
+    fn start(&self, matching: usize) -> usize {
+        let Some(before) =
+            (0..matching).rev().find(|&at| self.known[at].data == SeriesData::Matching)
+        else {
+            return matching;
         };
-        let is_bridged =
-            before + 1 == hit || (self.is_firing(before) && self.is_kept(before + 1, hit - 1));
-        if is_bridged { self.start(before) } else { hit }
+        let is_bridged = before + 1 == matching
+            || (self.is_firing(before) && self.is_kept(before + 1, matching - 1));
+        if is_bridged { self.start(before) } else { matching }
     }
 
-    /// Whether the alert fires at a hit.
-    fn is_firing(&self, hit: usize) -> bool {
-        let age_ns = self.known[hit].running_ns - self.known[self.start(hit)].running_ns;
+    /// Whether the alert fires at a matching step.
+    fn is_firing(&self, matching: usize) -> bool {
+        let age_ns = self.known[matching].running_ns - self.known[self.start(matching)].running_ns;
         age_ns >= self.rule.for_ns
     }
 
-    /// Whether a firing alert still fires at a miss, given the first one.
-    fn is_kept(&self, first_miss: usize, miss: usize) -> bool {
-        let missing_ns = self.known[miss].running_ns - self.known[first_miss].running_ns;
+    /// Whether a firing alert still fires at a step that does not match, given the first one.
+    fn is_kept(&self, first_other: usize, other: usize) -> bool {
+        let missing_ns = self.known[other].running_ns - self.known[first_other].running_ns;
         missing_ns < self.rule.keep_firing_for_ns
     }
 
     /// State after the last evaluation.
     fn state(&self) -> Option<(AlertState, bool)> {
-        let hit = self.known.iter().rposition(|seen| seen.data == SeriesData::Hit)?;
-        let misses = hit + 1..self.known.len();
-        if !self.is_firing(hit) {
-            return misses.is_empty().then_some((AlertState::Pending, self.is_last_unknown));
+        let matching = self.known.iter().rposition(|seen| seen.data == SeriesData::Matching)?;
+        let others = matching + 1..self.known.len();
+        if !self.is_firing(matching) {
+            return others.is_empty().then_some((AlertState::Pending, self.is_last_unknown));
         }
-        let Some(end) = misses.clone().find(|&miss| !self.is_kept(hit + 1, miss)) else {
+        let Some(end) = others.clone().find(|&other| !self.is_kept(matching + 1, other)) else {
             return Some((AlertState::Firing, self.is_last_unknown));
         };
         let resolved_ns = self.known[end].time_ns;
@@ -213,9 +215,9 @@ impl SeriesModel {
 
 fn series_data() -> impl Strategy<Value = SeriesData> {
     prop_oneof![
-        5 => Just(SeriesData::Hit),
-        3 => Just(SeriesData::Miss),
-        1 => Just(SeriesData::None),
+        5 => Just(SeriesData::Matching),
+        3 => Just(SeriesData::NotMatching),
+        1 => Just(SeriesData::Absent),
     ]
 }
 

@@ -409,16 +409,28 @@ fn enrollment_outlives_a_killed_server() {
     let first = enroll(&it).json();
     it.server.kill();
     it.server.start();
-    assert_eq!(enroll(&it).json()["name"], "web.2");
+    let second = enroll(&it).json();
+    assert_eq!(second["name"], "web.2");
     it.server.kill();
     it.server.start();
     let third = enroll(&it);
     assert_eq!(third.status, 403, "{}", third.text());
     assert!(third.text().contains("has no uses left"), "{}", third.text());
-    let own = format!("Bearer {}", first["token"].as_str().unwrap());
+    let bearer = |host: &serde_json::Value| format!("Bearer {}", host["token"].as_str().unwrap());
+    let own = bearer(&first);
     let headers = [("Authorization", own.as_str())];
     let found = request_at(it.server.address(), "GET", "/v1/enroll", &headers, b"").unwrap();
     assert_eq!(found.json()["name"], "web", "{}", found.text());
+    // Only a host that sent nothing gives its use back.
+    let sent = request_at(it.server.address(), "POST", "/v1/record?metric=a", &headers, b"1");
+    assert_eq!(sent.unwrap().status, 200);
+    for (host, status) in [(&first, 403), (&second, 201)] {
+        let own = bearer(host);
+        let headers = [("Authorization", own.as_str())];
+        let removed = request_at(it.server.address(), "DELETE", "/v1/enroll", &headers, b"");
+        assert_eq!(removed.unwrap().status, 200);
+        assert_eq!(enroll(&it).status, status);
+    }
     // A revoked token enrolls nobody, at once.
     let line = it.line(&["--name", "late"]);
     let late = format!("Bearer {}", token_of(&line));
