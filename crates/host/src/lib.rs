@@ -19,7 +19,6 @@ mod bpf_grid;
 #[cfg(test)]
 mod bpf_interpreter;
 mod clock_cost;
-mod crashes;
 mod error;
 #[cfg(test)]
 #[path = "../../../testdata/extensions/host_source/entropy.rs"]

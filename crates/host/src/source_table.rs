@@ -15,7 +15,6 @@ pub(crate) const SOURCES: &[SourceRow] = &[
     row::<crate::procfs::ProcfsSettings>(),
     row::<crate::process_table::ProcessTableSettings>(),
     row::<crate::shm_metrics::ShmMetricsSettings>(),
-    row::<crate::crashes::CrashSettings>(),
 ];
 
 /// A source in the table.

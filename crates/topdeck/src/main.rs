@@ -14,7 +14,6 @@ mod command;
 mod compare;
 mod completions;
 mod contacts;
-mod crash;
 mod damage;
 mod dashboards;
 mod data_dirs;
