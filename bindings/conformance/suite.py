@@ -297,6 +297,10 @@ def expect(found, **fields):
         assert found[name] == value, f"{name}: found {found[name]!r}, expected {value!r}"
 
 
+# Exit status of --check without space.
+NO_SPACE = 3
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", metavar="PART")
@@ -307,7 +311,7 @@ def main():
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     if options.check:
-        sys.exit(not has_space())
+        sys.exit(0 if has_space() else NO_SPACE)
     suite = Suite(options.topdeck, options.command, options.records)
     sys.exit(suite.run_all(options.only) > 0)
 

@@ -7,6 +7,9 @@ const { Histogram, now } = require('./index.js');
 
 /** Starts to record; returns a function that stops it. The timer does not keep Node running. */
 function recordEventLoopDelay({ intervalMs = 10, name = 'nodejs_event_loop_delay' } = {}) {
+  if (!(intervalMs >= 1)) {
+    throw new RangeError(`intervalMs is ${intervalMs}: it must be at least 1`);
+  }
   const histogram = new Histogram({
     name, unit: 'ns', help: 'Delay of a timer of the event loop.', role: 'timing',
   });

@@ -8,10 +8,16 @@ const { Histogram, InFlight, now, tag } = require('./index.js');
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'CONNECT', 'OPTIONS',
   'TRACE']);
 
-/** Route of Express, if it has one. A path is no route: each distinct label is a series. */
+/** Histograms of a process; requests of further routes have the route `other`. */
+const HISTOGRAMS_MAX = 1000;
+
+/**
+ * Route of Express, if it has one, without the path of a router that is mounted elsewhere: of that,
+ * Express tells what was requested, not its pattern. Each distinct label is a series.
+ */
 function expressRoute(request) {
   const route = request.route?.path;
-  return typeof route === 'string' ? (request.baseUrl ?? '') + route : '';
+  return typeof route === 'string' ? route : '';
 }
 
 let metrics;
@@ -30,7 +36,11 @@ function shared() {
 
 function duration(method, route, status) {
   const { durations } = shared();
-  const key = `${method} ${status} ${route}`;
+  let key = `${method} ${status} ${route}`;
+  if (durations.size >= HISTOGRAMS_MAX && !durations.has(key)) {
+    route = 'other';
+    key = `${method} ${status} ${route}`;
+  }
   let histogram = durations.get(key);
   if (histogram === undefined) {
     histogram = new Histogram({

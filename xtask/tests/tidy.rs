@@ -94,6 +94,7 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/observe/src/end_reporter.rs", 1, "supervised, by `supervised_spawn.rs`"),
     ("crates/observe/src/supervised_spawn.rs", 1, "supervised: the callers join it"),
     ("crates/postgres/src/server_task.rs", 1, "supervised"),
+    ("crates/pull/src/probe/command.rs", 1, "counted; it waits for the end of a killed program"),
     ("crates/pull/src/pull.rs", 3, "two supervised, one counted per attempt"),
     ("crates/notify/src/notifier.rs", 3, "supervised and joined"),
     ("crates/query/src/eval/series.rs", 1, "joined"),

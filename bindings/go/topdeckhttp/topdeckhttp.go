@@ -8,6 +8,9 @@
 package topdeckhttp
 
 import (
+	"bufio"
+	"io"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -117,6 +120,23 @@ func (w *statusWriter) WriteHeader(status int) {
 
 // Flush is for programs that assert http.Flusher.
 func (w *statusWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+// Hijack is for programs that assert http.Hijacker, such as those of WebSockets.
+func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	connection, buffer, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err == nil && w.status == 0 {
+		w.status = http.StatusSwitchingProtocols
+	}
+	return connection, buffer, err
+}
+
+// ReadFrom lets net/http send a file without copying it.
+func (w *statusWriter) ReadFrom(source io.Reader) (int64, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return io.Copy(w.ResponseWriter, source)
+}
 
 // Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

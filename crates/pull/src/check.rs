@@ -6,7 +6,7 @@
 //! time until the failure, labelled `outcome="failed"`, as are its completed phases: users wait for
 //! slow failures too.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use decode::SeriesSink;
@@ -50,7 +50,6 @@ impl CheckConfig {
                 "invalid label {name:?}: the check sets it; choose another name"
             )));
         }
-        let alpn: [&[u8]; 2] = [b"h2", b"http/1.1"];
         let (target, dialer) = resolve_target(&JobCommon {
             kind: "check",
             name: &check.name,
@@ -59,7 +58,7 @@ impl CheckConfig {
             timeout: check.timeout,
             labels: &check.labels,
             tls: &check.tls,
-            alpn: &alpn,
+            alpn: check.target.alpn(),
         })?;
         let series = |name, kind| {
             check_series(check, name, kind, &[]).map_err(|error| wrong(error.to_string()))
@@ -225,14 +224,16 @@ impl CheckJob {
         if let Some(reason) = &found.failed {
             row(&self.plan.failure_series, end, SampleValue::Text(reason.clone()))?;
         }
-        let mut last = self.value_series.lock().unwrap_or_else(PoisonError::into_inner);
-        for series in last.drain(..) {
-            if !values.iter().any(|value| value.0 == series) {
-                staleness::mark_series_stale(series, end, sink)?;
+        for series in &*self.value_series() {
+            if !values.iter().any(|value| value.0 == *series) {
+                staleness::mark_series_stale(series.clone(), end, sink)?;
             }
         }
-        last.extend(values.iter().map(|value| value.0.clone()));
         Ok(())
+    }
+
+    fn value_series(&self) -> MutexGuard<'_, Vec<Series>> {
+        self.value_series.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn store_result(&self, mut found: ProbeReport, took: Duration) {
@@ -247,10 +248,16 @@ impl CheckJob {
             took,
             found.failed.clone().map_or(Ok(1), Err),
         );
-        match (self.attempts.append(batches, end), &found.failed) {
-            (Ok(()), None) => self.attempts.success.add(1),
-            (Ok(()), Some(_)) => self.attempts.failed.add(1),
-            (Err(_), _) => self.attempts.not_stored.add(1),
+        match self.attempts.append(batches, end) {
+            Ok(()) => {
+                *self.value_series() = values.into_iter().map(|(series, _)| series).collect();
+                match &found.failed {
+                    None => self.attempts.success.add(1),
+                    Some(_) => self.attempts.failed.add(1),
+                }
+            }
+            // The next attempt ends what this one would have ended.
+            Err(_) => self.attempts.not_stored.add(1),
         }
     }
 }
@@ -282,8 +289,7 @@ impl PullJob for CheckJob {
         if is_removed {
             let at = self.attempts.now();
             let mut batches = self.attempts.batches();
-            let values = self.value_series.lock().unwrap_or_else(PoisonError::into_inner);
-            for series in values.iter().chain([&self.plan.success_series]) {
+            for series in self.value_series().iter().chain([&self.plan.success_series]) {
                 let ended = staleness::mark_series_stale(series.clone(), at, &mut batches);
                 ended.expect("BUG: check series were validated at the start");
             }

@@ -76,6 +76,11 @@ pub trait Probe: DeserializeOwned + fmt::Debug + PartialEq + Send + Sync + 'stat
     /// Host and port of the target, and whether it uses TLS.
     fn endpoint(&self) -> Result<Endpoint, EndpointError>;
 
+    /// Protocols that a TLS handshake offers (ALPN), in order of preference.
+    fn alpn(&self) -> &'static [&'static [u8]] {
+        &[b"h2", b"http/1.1"]
+    }
+
     /// Runs the probe; returns the reason of a failure. The future may be dropped at any time;
     /// `attempt` has the measurements so far.
     fn run(&self, attempt: &mut Attempt<'_>) -> impl Future<Output = Result<(), String>> + Send;
@@ -196,10 +201,15 @@ impl ProbeReport {
 
     /// Adds a gauge, up to a number of them.
     pub(crate) fn add_labelled(&mut self, value: ProbeValue) {
-        match self.values.len() < VALUES_MAX {
-            true => self.values.push(value),
-            false => self.dropped_values += 1,
+        match self.is_full() {
+            false => self.values.push(value),
+            true => self.dropped_values += 1,
         }
+    }
+
+    /// Whether further gauges are dropped.
+    pub(crate) fn is_full(&self) -> bool {
+        self.values.len() >= VALUES_MAX
     }
 
     pub(crate) fn values(&self) -> &[ProbeValue] {
@@ -235,6 +245,10 @@ impl AnyProbe {
         self.0.endpoint()
     }
 
+    pub(crate) fn alpn(&self) -> &'static [&'static [u8]] {
+        self.0.alpn()
+    }
+
     pub(crate) async fn run(&self, attempt: &mut Attempt<'_>) -> Result<(), String> {
         self.0.run(attempt).await
     }
@@ -258,6 +272,7 @@ trait DynProbe: Any + fmt::Debug + Send + Sync {
     fn check(&self, table: TableRef<'_>, check: &mut SettingsCheck<'_>);
     fn url(&self) -> String;
     fn endpoint(&self) -> Result<Endpoint, EndpointError>;
+    fn alpn(&self) -> &'static [&'static [u8]];
     fn run<'a, 'b: 'a>(
         &'a self,
         attempt: &'a mut Attempt<'b>,
@@ -279,6 +294,10 @@ impl<P: Probe> DynProbe for P {
 
     fn endpoint(&self) -> Result<Endpoint, EndpointError> {
         Probe::endpoint(self)
+    }
+
+    fn alpn(&self) -> &'static [&'static [u8]] {
+        Probe::alpn(self)
     }
 
     fn run<'a, 'b: 'a>(

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use net::{Endpoint, EndpointError};
@@ -14,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
+use tokio::runtime::Handle;
 
 use crate::probe::{Attempt, Probe, ProbeReport, ProbeValue};
 
@@ -32,11 +34,21 @@ pub struct CommandProbe {
     pub command: Vec<String>,
 }
 
+/// Killed programs that have not ended: one that waits for a device cannot.
+static ENDING: AtomicUsize = AtomicUsize::new(0);
+const ENDING_MAX: usize = 16;
+
 /// Program that runs in a process group of its own; dropping it kills the group.
-struct CheckProcess(Child);
+struct CheckProcess {
+    child: Option<Child>,
+}
 
 impl CheckProcess {
     fn start(command: &[String]) -> io::Result<(CheckProcess, pipe::Receiver)> {
+        if ENDING.load(Ordering::Relaxed) >= ENDING_MAX {
+            let what = format!("{ENDING_MAX} programs that were killed have not ended");
+            return Err(io::Error::other(what));
+        }
         let (program, arguments) =
             command.split_first().ok_or_else(|| io::Error::other("no program is named"))?;
         let mut child = Command::new(program)
@@ -47,7 +59,7 @@ impl CheckProcess {
             .process_group(0)
             .spawn()?;
         let output = child.stdout.take().expect("BUG: the output is a pipe");
-        let process = CheckProcess(child);
+        let process = CheckProcess { child: Some(child) };
         let output = pipe::Receiver::from_owned_fd(output.into())?;
         Ok((process, output))
     }
@@ -55,7 +67,9 @@ impl CheckProcess {
     /// Waits for the end of the program, whose output has ended.
     async fn wait(&mut self) -> io::Result<Option<i32>> {
         loop {
-            if let Some(status) = self.0.try_wait()? {
+            let Some(child) = &mut self.child else { return Ok(None) };
+            if let Some(status) = child.try_wait()? {
+                self.child = None;
                 return Ok(status.code());
             }
             tokio::time::sleep(EXIT_POLL).await;
@@ -65,16 +79,22 @@ impl CheckProcess {
 
 impl Drop for CheckProcess {
     fn drop(&mut self) {
-        if let Ok(Some(_)) = self.0.try_wait() {
-            return;
-        }
-        let group = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
-        if let Some(group) = group {
-            // Nobody else reaps the child, so the number is still its own.
+        let Some(mut child) = self.child.take() else { return };
+        // The child was not reaped, so the number of the group is still its own, also if it ended
+        // and its children go on.
+        if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process_group(group, Signal::KILL);
         }
-        // After SIGKILL this takes as long as the kernel needs to end the process.
-        let _ = self.0.wait();
+        ENDING.fetch_add(1, Ordering::Relaxed);
+        let reap = move || {
+            let _ = child.wait();
+            ENDING.fetch_sub(1, Ordering::Relaxed);
+        };
+        // A program that waits for a device may take long to end, and a worker must not wait for it.
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(reap)),
+            Err(_) => reap(),
+        }
     }
 }
 

@@ -16,6 +16,8 @@ use crate::probe::{Attempt, Probe, random_id};
 
 /// Default port.
 const PORT: u16 = 53;
+/// Bytes of the answer in the reason of a failure.
+const ANSWER_BYTES_MAX: usize = 200;
 /// Largest message over UDP that the query allows (RFC 6891).
 const UDP_BYTES_MAX: u16 = 4096;
 
@@ -109,6 +111,7 @@ impl DnsProbe {
             true => "no record".to_owned(),
             false => response.answers.join(", "),
         };
+        let found = &found[..found.floor_char_boundary(ANSWER_BYTES_MAX)];
         Err(format!("{wanted:?} not found in the answer, which has {found}"))
     }
 }

@@ -1,5 +1,7 @@
 //! JSON probe: a GET request, whose response has numbers.
 
+use std::fmt::{self, Write as _};
+
 use net::{Endpoint, EndpointError};
 use role::settings::{SettingsCheck, TableRef};
 use serde::Deserialize;
@@ -10,6 +12,8 @@ use crate::probe::{Attempt, Probe, ProbeReport, ProbeValue, Statuses};
 
 /// Deepest nesting whose numbers are read.
 const DEPTH_MAX: usize = 16;
+/// Longest path of a number.
+const PATH_BYTES_MAX: usize = 256;
 
 /// `json = "https://…"`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -26,36 +30,40 @@ pub struct JsonProbe {
 }
 
 impl JsonProbe {
-    /// Adds the numbers in `value`, at `path`, to the report.
-    fn add(&self, value: &Value, path: &str, depth: usize, report: &mut ProbeReport) {
+    /// Adds the numbers in `value`, at `path`, to the report. A value with a longer path than
+    /// [`PATH_BYTES_MAX`] counts as one that is too many.
+    fn add(&self, value: &Value, path: &mut String, depth: usize, report: &mut ProbeReport) {
         let number = match value {
             Value::Number(number) => number.as_f64(),
             Value::Bool(flag) => Some(f64::from(u8::from(*flag))),
             _ => None,
         };
         if let Some(value) = number
-            && (self.paths.is_empty() || self.paths.iter().any(|wanted| wanted == path))
+            && (self.paths.is_empty() || self.paths.contains(path))
         {
-            let labels = vec![("json_path", path.to_owned())];
-            report.add_labelled(ProbeValue { name: "probe_json_value", unit: "", labels, value });
+            match path.len() <= PATH_BYTES_MAX && !report.is_full() {
+                true => {
+                    let (name, unit) = ("probe_json_value", "");
+                    let labels = vec![("json_path", path.clone())];
+                    report.add_labelled(ProbeValue { name, unit, labels, value });
+                }
+                false => report.dropped_values += 1,
+            }
         }
-        if depth == DEPTH_MAX {
+        if depth == DEPTH_MAX || path.len() > PATH_BYTES_MAX {
             return;
         }
-        let child = |key: &str| match path.is_empty() {
-            true => key.to_owned(),
-            false => format!("{path}.{key}"),
+        let mut add_child = |key: &dyn fmt::Display, value| {
+            let length = path.len();
+            let dot = if length == 0 { "" } else { "." };
+            let _ = write!(path, "{dot}{key}");
+            self.add(value, path, depth + 1, report);
+            path.truncate(length);
         };
         match value {
-            Value::Object(fields) => {
-                for (key, value) in fields {
-                    self.add(value, &child(key), depth + 1, report);
-                }
-            }
+            Value::Object(fields) => fields.iter().for_each(|(key, value)| add_child(key, value)),
             Value::Array(items) => {
-                for (at, value) in items.iter().enumerate() {
-                    self.add(value, &child(&at.to_string()), depth + 1, report);
-                }
+                items.iter().enumerate().for_each(|(at, value)| add_child(&at, value));
             }
             _ => {}
         }
@@ -67,7 +75,7 @@ impl JsonProbe {
             BODY_BYTES_MAX.. => "the response is longer than 1 MiB".to_owned(),
             _ => format!("the response is not JSON: {error}"),
         })?;
-        self.add(&value, "", 0, report);
+        self.add(&value, &mut String::new(), 0, report);
         let found = |path: &String| report.values().iter().any(|value| value.has_path(path));
         match self.paths.iter().find(|path| !found(path)) {
             Some(path) => Err(format!("no number at {path:?} in the response")),
@@ -144,5 +152,9 @@ mod tests {
         let many = format!("[{}1]", "1,".repeat(299));
         JsonProbe::default().read(many.as_bytes(), &mut report).unwrap();
         assert_eq!((report.values().len(), report.dropped_values), (256, 44));
+        let long = format!("{{\"{}\":{many}}}", "k".repeat(300));
+        let mut report = ProbeReport::default();
+        JsonProbe::default().read(long.as_bytes(), &mut report).unwrap();
+        assert_eq!(report.values().len(), 0, "nothing below a long key is read");
     }
 }

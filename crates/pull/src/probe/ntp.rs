@@ -81,6 +81,9 @@ fn read_answer(packet: &[u8], sent: Stamp, received: Stamp) -> Result<ServerCloc
     if leap == UNSYNCHRONISED || stratum > STRATUM_MAX {
         return Err(format!("the server's clock is not synchronised (stratum {stratum})"));
     }
+    if time(40) == 0 {
+        return Err("the answer has no time".to_owned());
+    }
     let short = |at| f64::from(word(at)) / 65_536.0;
     let (arrived, left) = (time(32), time(40));
     let offset = (seconds_between(sent, arrived) + seconds_between(received, left)) / 2.0;
@@ -202,6 +205,7 @@ mod tests {
         check(&changed(1, 0), "kiss code");
         check(&changed(1, 16), "not synchronised (stratum 16)");
         check(&changed(0, 3 << 6 | 4 << 3 | 4), "not synchronised");
+        check(&packet(sent, 9, 0), "no time");
     }
 
     #[test]

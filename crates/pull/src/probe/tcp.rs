@@ -179,6 +179,14 @@ impl Probe for TcpProbe {
         Endpoint::parse_as(&self.url(), self.has_tls(), None)
     }
 
+    /// A server may refuse protocols that it does not know.
+    fn alpn(&self) -> &'static [&'static [u8]] {
+        match self.starttls {
+            Some(StartTls::Postgres) => &[b"postgresql"],
+            _ => &[],
+        }
+    }
+
     async fn run(&self, attempt: &mut Attempt<'_>) -> Result<(), String> {
         let mut stream = attempt.connect_tcp().await?;
         if let Some(protocol) = self.starttls {

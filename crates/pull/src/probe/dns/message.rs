@@ -15,6 +15,8 @@ const POINTERS_MAX: usize = 16;
 const HEADER_BYTES: usize = 12;
 const CLASS_INTERNET: u16 = 1;
 const TYPE_OPT: u16 = 41;
+/// Length of the record of EDNS at the end of a query.
+const EDNS_BYTES: usize = 11;
 /// Records of a message that are read.
 const RECORDS_MAX: usize = 1_000;
 
@@ -147,6 +149,13 @@ impl DnsResponse {
             ..DnsResponse::default()
         };
         for _ in 0..count(4).min(1) {
+            // The identifier has 16 bits only: an answer to another question is none.
+            let end = query.len().saturating_sub(EDNS_BYTES);
+            let question = query.get(HEADER_BYTES..end).unwrap_or_default();
+            let found = message.get(HEADER_BYTES..HEADER_BYTES + question.len());
+            if !found.is_some_and(|found| found.eq_ignore_ascii_case(question)) {
+                return Err("the response has another question".to_owned());
+            }
             reader.name().ok_or_else(cut)?;
             let wanted = reader.u16().ok_or_else(cut)?;
             reader.u16().ok_or_else(cut)?;
@@ -306,7 +315,13 @@ mod tests {
     }
 
     fn read(message: &[u8]) -> Result<DnsResponse, String> {
-        DnsResponse::read(message, &[1, 2])
+        let name = encode_name("a.example").unwrap();
+        let kind = message.get(24).map_or(0, |byte| *byte);
+        let mut query = encode_query(0x0102, &name, RecordType::A, 4096);
+        // The type is that of the message, in its lower byte; CAA has another upper byte.
+        query[24] = kind;
+        query[23] = message.get(23).map_or(0, |byte| *byte);
+        DnsResponse::read(message, &query)
     }
 
     #[test]
