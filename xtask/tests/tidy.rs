@@ -101,6 +101,7 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/role/src/role.rs", 1, "joined by the caller, which gets the panic"),
     ("crates/store/src/store.rs", 1, "supervised"),
     ("crates/topdeck/src/background.rs", 1, "fatal"),
+    ("crates/topdeck/src/doctor/checks.rs", 1, "joined"),
     ("crates/topdeck/src/doctor/overhead.rs", 1, "fatal, by `background::spawn`"),
     ("crates/topdeck/src/hiccup.rs", 2, "fatal, by `background::spawn`"),
     ("crates/topdeck/src/journal/bench.rs", 1, "joined"),

@@ -2,9 +2,9 @@
 //!
 //! Each attempt records a value per phase in the histogram `probe_duration`, in nanoseconds with
 //! the label `phase`: `resolve`, `connect`, `tls`, `wait` (until the response begins), `read`,
-//! those that a kind has besides, and `total`, measured from the scheduled start. A failed attempt is recorded in `total` with the
-//! time until the failure, labelled `outcome="failed"`, as are its completed phases: users wait for
-//! slow failures too.
+//! those that a kind has besides, and `total`, measured from the scheduled start. A failed attempt
+//! is recorded in `total` with the time until the failure, labelled `outcome="failed"`, as are its
+//! completed phases: users wait for slow failures too.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

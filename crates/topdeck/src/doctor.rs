@@ -12,7 +12,7 @@ use anyhow::Result;
 
 use crate::subcommand_table::subcommands;
 
-/// Measure this machine: clock, overhead of observation, process table; or try checks and PostgreSQL
+/// Measure this machine: clock, overhead, process table; or try checks and PostgreSQL
 #[derive(clap::Args)]
 pub(crate) struct Options {
     #[command(subcommand)]

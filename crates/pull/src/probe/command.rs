@@ -90,7 +90,7 @@ impl Drop for CheckProcess {
             let _ = child.wait();
             ENDING.fetch_sub(1, Ordering::Relaxed);
         };
-        // A program that waits for a device may take long to end, and a worker must not wait for it.
+        // A program that waits for a device may take long to end: a worker must not wait for it.
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(reap)),
             Err(_) => reap(),

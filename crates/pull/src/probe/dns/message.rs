@@ -133,7 +133,7 @@ impl DnsResponse {
     /// Reads a response to a query; the reason if it is none.
     pub(super) fn read(message: &[u8], query: &[u8]) -> Result<DnsResponse, String> {
         let cut = || "the response ends within a record".to_owned();
-        let mut reader = MessageReader { message, at: 0 };
+        let mut reader = DnsReader { message, at: 0 };
         let header = reader.take(HEADER_BYTES).ok_or("the response is shorter than its header")?;
         if header[..2] != query[..2] || header[2] & FLAG_RESPONSE == 0 {
             return Err("the message is not a response to the query".to_owned());
@@ -164,7 +164,7 @@ impl DnsResponse {
         Ok(response)
     }
 
-    fn read_answers(&mut self, reader: &mut MessageReader<'_>, wanted: u16) -> Option<()> {
+    fn read_answers(&mut self, reader: &mut DnsReader<'_>, wanted: u16) -> Option<()> {
         for _ in 0..usize::from(self.answer_count).min(RECORDS_MAX) {
             reader.name()?;
             let (kind, _class) = (reader.u16()?, reader.u16()?);
@@ -183,12 +183,12 @@ impl DnsResponse {
 }
 
 /// Reads a message from front to back.
-struct MessageReader<'a> {
+struct DnsReader<'a> {
     message: &'a [u8],
     at: usize,
 }
 
-impl<'a> MessageReader<'a> {
+impl<'a> DnsReader<'a> {
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let bytes = self.message.get(self.at..self.at.checked_add(length)?)?;
         self.at += length;
