@@ -86,7 +86,7 @@ impl Drop for CheckProcess {
             let _ = kill_process_group(group, Signal::KILL);
         }
         ENDING.fetch_add(1, Ordering::Relaxed);
-        let reap = move || {
+        let mut reap = move || {
             let _ = child.wait();
             ENDING.fetch_sub(1, Ordering::Relaxed);
         };
