@@ -116,6 +116,7 @@ fn traces_json(stat: &store::TraceStat) -> Json {
         ("oldest_ns", stat.oldest.map_or(Null, |ns| Integer(ns.into()))),
         ("expired_parts", integer(stat.expired_parts)),
         ("evicted_parts", integer(stat.evicted_parts)),
+        ("dropped_traces", integer(stat.dropped_traces)),
     ])
 }
 

@@ -7,6 +7,7 @@ mod search;
 mod span_filter;
 
 use std::fmt::Write as _;
+use std::ops::ControlFlow;
 
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
@@ -140,7 +141,9 @@ async fn trace_v2(
 fn incompleteness(is_cut: bool, missing_parents: usize) -> String {
     let mut text = String::new();
     if is_cut {
-        text.push_str("spans were left out because the trace exceeds its size limit");
+        text.push_str(
+            "spans were left out: the trace exceeds its size limit, or cannot be read as a whole",
+        );
     }
     if missing_parents > 0 {
         let separator = if is_cut { "; " } else { "" };
@@ -182,14 +185,29 @@ async fn with_trace(
     })?;
     let store = context.queries.store()?;
     let work = move |active: &ActiveQuery| {
-        let stored = store.trace(&trace_id)?.ok_or_else(|| {
+        let (mut reserved, mut failure) = (0, None);
+        // A block, and what is copied of it.
+        let mut reserve = |block: usize, spans: usize| {
+            let bytes = spans.saturating_mul(MEMORY_FACTOR).saturating_add(2 * block);
+            let more = bytes.saturating_sub(reserved);
+            reserved += more;
+            match active.check_cancelled().and_then(|()| active.reserve(more)) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failure = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        };
+        let stored = store.trace(&trace_id, &mut reserve)?;
+        failure.map_or(Ok(()), Err)?;
+        let stored = stored.ok_or_else(|| {
             ApiError::NotFound(format!(
                 "trace {} is not stored: its spans are elsewhere, were not kept, or are older than \
                  the retention; an exemplar of it may exist all the same",
                 id_text(&trace_id)
             ))
         })?;
-        active.reserve(stored.spans.len().saturating_mul(MEMORY_FACTOR))?;
         answer(&stored, active)
     };
     context.run_light("trace", None, work).await

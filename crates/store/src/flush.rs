@@ -102,7 +102,7 @@ impl StoreInner {
         let head = immutable.head.read().unwrap_or_else(PoisonError::into_inner);
         let began = Instant::now();
         self.save_exemplars();
-        self.write_traces()?;
+        self.save_traces();
         let mut change = StoreChange::new(self)?;
         change.add_series()?;
         let mut parts = Vec::new();

@@ -156,7 +156,7 @@ pub use snapshot::SnapshotInfo;
 pub use stat::StoreStat;
 pub use store::Store;
 pub use time_column::{ColumnFetch, FetchedColumns, TimeColumn};
-pub use traces::{StoredTrace, TraceOptions, TraceStat};
+pub use traces::{ReserveTrace, StoredTrace, TraceOptions, TraceStat};
 pub use view::increment_reader::{DecodedChunks, IncrementReader};
 pub use view::increments::HistogramIncrements;
 pub use view::label_groups::LabelGroups;

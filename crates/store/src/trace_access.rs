@@ -13,29 +13,40 @@ use crate::error::Result;
 use crate::inner::StoreInner;
 use crate::mutex::lock;
 use crate::store::Store;
-use crate::traces::{StoredTrace, TraceStat};
+use crate::traces::{ReserveTrace, StoredTrace, TraceStat};
 
 impl Store {
-    /// A trace by its id, with all of its spans that were kept.
-    pub fn trace(&self, trace_id: &TraceId) -> Result<Option<StoredTrace>> {
+    /// A trace by its id, with all of its spans that were kept; `None` as well if `reserve` stops
+    /// the reading.
+    pub fn trace(
+        &self,
+        trace_id: &TraceId,
+        reserve: ReserveTrace<'_>,
+    ) -> Result<Option<StoredTrace>> {
         let inner = self.inner();
         // What was acknowledged before is included; a failure is reported elsewhere.
         let _ = inner.catch_up();
         let snapshot = lock(&inner.traces).snapshot(&|known| known == trace_id);
-        snapshot.trace(trace_id)
+        let mut notes = Vec::new();
+        let found = snapshot.trace(trace_id, reserve, &mut notes);
+        notes.into_iter().for_each(|note| inner.add_warning(note));
+        found
     }
 
     /// Passes on spans of all traces that were received about a range of time, the latest part
-    /// first, until told to stop; `None` before each part. A trace may come several times.
+    /// first, until told to stop; `None` before each part. A trace may come several times. What
+    /// cannot be read is skipped and reported as a warning.
     pub fn search_traces(
         &self,
         range: &Range<i64>,
         each: &mut dyn FnMut(Option<TraceSpans<'_>>) -> ControlFlow<()>,
-    ) -> Result<()> {
+    ) {
         let inner = self.inner();
         let _ = inner.catch_up();
         let snapshot = lock(&inner.traces).snapshot(&|_| true);
-        snapshot.search(range, each)
+        let mut notes = Vec::new();
+        snapshot.search(range, each, &mut notes);
+        notes.into_iter().for_each(|note| inner.add_warning(note));
     }
 
     /// Ids of traces that were received since a time, and perhaps of earlier ones.
@@ -66,26 +77,46 @@ impl StoreInner {
         lock(&self.traces).offer(traces, position, received)
     }
 
-    /// Writes all traces in memory to a part: before the records that have them leave the journal.
-    /// The caller holds the mutex `work`.
+    /// Writes the traces that are in memory at first to parts: before the records that have them
+    /// leave the journal. What cannot be written stays in memory, within a limit. The caller holds
+    /// the mutex `work`.
     pub(crate) fn write_traces(&self) -> Result<bool> {
         let mut is_changed = false;
-        loop {
+        let rounds = if lock(&self.traces).has_unwritten() { 2 } else { 1 };
+        // Spans that are read meanwhile are of records that stay in the journal.
+        for _ in 0..rounds {
             let durable = self.journal.watermarks().durable;
-            let Some(write) = lock(&self.traces).begin_write(durable) else {
-                return Ok(is_changed);
-            };
-            let written = write.run()?;
-            lock(&self.traces).finish_write(&write, written);
+            let Some(write) = lock(&self.traces).begin_write(durable) else { break };
+            let written = write.run();
+            let mut traces = lock(&self.traces);
+            match written {
+                Ok(written) => traces.finish_write(&write, written),
+                Err(error) => {
+                    traces.drop_unwritten(self.options.head_bytes_max / 2);
+                    return Err(error);
+                }
+            }
             is_changed = true;
+        }
+        Ok(is_changed)
+    }
+
+    /// As [`StoreInner::write_traces`]; a failure costs no samples and is reported as a warning.
+    pub(crate) fn save_traces(&self) {
+        if let Err(error) = self.write_traces() {
+            self.add_warning(format!("traces are only in memory: {error}"));
         }
     }
 
     /// Writes traces if that is due, and removes old parts. The caller holds the mutex `work`.
     pub(crate) fn maintain_traces(&self) -> Result<bool> {
         let is_due = lock(&self.traces).is_write_due(self.now());
-        let is_written = is_due && self.write_traces()?;
-        let is_removed = lock(&self.traces).remove_expired(self.now())?;
-        Ok(is_written || is_removed)
+        // What cannot be written may be so because of what is to be removed.
+        let written = if is_due { self.write_traces() } else { Ok(false) };
+        let mut removal = lock(&self.traces).begin_removal(self.now());
+        let removed = removal.run();
+        lock(&self.traces).finish_removal(&removal);
+        removed?;
+        Ok(written? || !removal.parts.is_empty())
     }
 }

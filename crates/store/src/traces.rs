@@ -13,11 +13,12 @@
 pub(crate) mod trace_part;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::{Disk, IoContext, OpenMode};
+use disk::{Disk, FileError, IoContext, OpenMode};
 use model::{TraceId, TraceReader, TraceSpans};
 
 use crate::error::{Error, Result};
@@ -28,6 +29,9 @@ use trace_part::{TraceFooter, TracePart};
 const HEAD_BYTES: usize = 8 << 20;
 /// Memory of a trace besides its spans.
 const TRACE_BYTES: usize = 96;
+/// Maximum size of a trace in a part and in an answer. Senders limit traces, too, but not over a
+/// long time, and not those that others forward.
+const TRACE_BYTES_MAX: usize = 32 << 20;
 /// A larger file is of another program.
 const PART_BYTES_MAX: u64 = 4 << 30;
 /// Spans that arrive this long after a range are searched, too.
@@ -73,6 +77,8 @@ pub struct TraceStat {
     pub expired_parts: u64,
     /// Parts removed since the opening because of the limit of size.
     pub evicted_parts: u64,
+    /// Traces dropped since the opening because their part could not be written.
+    pub dropped_traces: u64,
 }
 
 /// A stored trace.
@@ -80,8 +86,17 @@ pub struct TraceStat {
 pub struct StoredTrace {
     /// `TracesData` of OTLP in protobuf. A span may occur more than once.
     pub spans: Vec<u8>,
-    /// Whether spans were left out, because the trace exceeds a limit.
+    /// Whether spans were left out, because the trace exceeds a limit or cannot be read.
     pub is_cut: bool,
+}
+
+/// Appends spans to those of a trace that is cut or not, or cuts it.
+fn append(of: &mut (bool, Vec<u8>), spans: &TraceSpans<'_>) {
+    let is_cut = !of.1.is_empty() && of.1.len().saturating_add(spans.spans.len()) > TRACE_BYTES_MAX;
+    of.0 |= spans.is_cut | is_cut;
+    if !is_cut {
+        of.1.extend_from_slice(spans.spans);
+    }
 }
 
 /// Traces that are in no part.
@@ -104,11 +119,12 @@ impl TraceHead {
         }
         self.last = self.last.max(received).max(self.first);
         let is_new = !self.traces.contains_key(&spans.trace_id);
-        let more = spans.spans.len().saturating_add(if is_new { TRACE_BYTES } else { 0 });
-        self.bytes = self.bytes.saturating_add(more);
         let of = self.traces.entry(spans.trace_id).or_default();
-        of.0 |= spans.is_cut;
-        of.1.extend_from_slice(spans.spans);
+        let before = of.1.len();
+        append(of, spans);
+        let more = of.1.len().saturating_sub(before);
+        let more = more.saturating_add(if is_new { TRACE_BYTES } else { 0 });
+        self.bytes = self.bytes.saturating_add(more);
     }
 }
 
@@ -116,7 +132,8 @@ impl TraceHead {
 struct PartEntry {
     number: u64,
     length: u64,
-    footer: TraceFooter,
+    /// `None` of a part that cannot be read.
+    footer: Option<TraceFooter>,
 }
 
 /// See the module.
@@ -173,16 +190,28 @@ impl TraceFiles {
 }
 
 impl TraceStore {
-    /// Finds the parts of a store; a damaged one is reported in `notes` and left alone.
+    /// Finds the parts of a store; a damaged one is reported in `notes` and left alone until it is
+    /// removed as others are. Without a list of the parts nothing is kept: a new part could take
+    /// the place of another.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         store: &Path,
-        (options, journal): (TraceOptions, u128),
+        (mut options, journal): (TraceOptions, u128),
         notes: &mut Vec<String>,
     ) -> TraceStore {
         let files = TraceFiles { disk, dir: store.join("traces") };
-        // A store without traces has no directory.
-        let names = files.disk.list(&files.dir).unwrap_or_default();
+        let names = match files.disk.list(&files.dir) {
+            Ok(names) => names,
+            Err(error) => {
+                // A store without traces has no directory.
+                if error.kind() != io::ErrorKind::NotFound {
+                    let error = FileError::new("list", &files.dir, error);
+                    notes.push(format!("traces are not kept until the next opening: {error}"));
+                    options.bytes_max = 0;
+                }
+                Vec::new()
+            }
+        };
         let numbers = names.iter().filter(|name| name.len() == 16);
         let mut numbers: Vec<u64> =
             numbers.filter_map(|name| u64::from_str_radix(name, 16).ok()).collect();
@@ -190,14 +219,17 @@ impl TraceStore {
         let next_number = numbers.last().map_or(0, |last| last.saturating_add(1));
         let mut parts = Vec::new();
         for number in numbers {
-            match files.with(number, |length, read| Ok((length, TraceFooter::read(read, length)?)))
-            {
-                Ok((length, footer)) => parts.push(PartEntry { number, length, footer }),
-                Err(error) => notes.push(format!("traces are missing: {error}")),
-            }
+            let mut length = 0;
+            let footer = files.with(number, |found, read| {
+                length = found;
+                TraceFooter::read(read, length)
+            });
+            let footer = footer.map_err(|error| notes.push(missing(&error))).ok();
+            parts.push(PartEntry { number, length, footer });
         }
-        let own = parts.iter().filter(|part| part.footer.journal == journal);
-        let read_to = own.map(|part| part.footer.end).max().unwrap_or(0);
+        let footers = parts.iter().filter_map(|part: &PartEntry| part.footer);
+        let own = footers.filter(|footer| footer.journal == journal);
+        let read_to = own.map(|footer| footer.end).max().unwrap_or(0);
         TraceStore {
             files,
             options,
@@ -252,7 +284,12 @@ impl TraceStore {
             parts: self.parts.len() as u64,
             bytes: self.parts.iter().map(|part| part.length).fold(0, u64::saturating_add),
             head_bytes: self.head_bytes() as u64,
-            oldest: self.parts.first().map(|part| part.footer.first).or_else(|| heads.next()),
+            oldest: self
+                .parts
+                .iter()
+                .find_map(|part| part.footer)
+                .map(|footer| footer.first)
+                .or_else(|| heads.next()),
             ..self.stat
         }
     }
@@ -266,17 +303,14 @@ pub(crate) struct TraceSnapshot {
 }
 
 impl TraceStore {
-    /// A snapshot with the traces in memory that `keep` wants.
+    /// A snapshot, of the traces that may still change at least with those that `keep` wants.
     pub(crate) fn snapshot(&self, keep: &dyn Fn(&TraceId) -> bool) -> TraceSnapshot {
-        let wanted = |head: &TraceHead| {
-            let traces = head.traces.iter().filter(|(trace_id, _)| keep(trace_id));
-            let traces = traces.map(|(trace_id, trace)| (*trace_id, trace.clone())).collect();
-            Arc::new(TraceHead { traces, ..TraceHead::default() })
-        };
-        let heads = self.writing.as_deref().into_iter().chain([&self.head]);
+        let traces = self.head.traces.iter().filter(|(trace_id, _)| keep(trace_id));
+        let traces = traces.map(|(trace_id, trace)| (*trace_id, trace.clone())).collect();
+        let head = Arc::new(TraceHead { traces, ..TraceHead::default() });
         TraceSnapshot {
             files: self.files.clone(),
-            heads: heads.map(wanted).collect(),
+            heads: self.writing.iter().map(Arc::clone).chain([head]).collect(),
             parts: self.parts.clone(),
         }
     }
@@ -301,32 +335,86 @@ impl TraceStore {
         (length, footer): (u64, TraceFooter),
     ) {
         self.writing = None;
-        self.parts.push(PartEntry { number: write.number, length, footer });
+        self.parts.push(PartEntry { number: write.number, length, footer: Some(footer) });
     }
 
-    /// Removes parts that are too old, or beyond the limit of size. Returns whether any was.
-    pub(crate) fn remove_expired(&mut self, now: i64) -> Result<bool> {
+    /// Whether a head waits for its part, besides the one that is filled.
+    pub(crate) fn has_unwritten(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    /// Drops a head that could not be written if traces in memory exceed a size.
+    pub(crate) fn drop_unwritten(&mut self, bytes_max: usize) {
+        if self.head_bytes() > bytes_max
+            && let Some(head) = self.writing.take()
+        {
+            let dropped = &mut self.stat.dropped_traces;
+            *dropped = dropped.saturating_add(head.traces.len() as u64);
+        }
+    }
+
+    /// Parts that are too old, or beyond the limit of size: the oldest ones.
+    pub(crate) fn begin_removal(&self, now: i64) -> TraceRemoval {
         let mut bytes = self.stat().bytes;
-        let mut is_changed = false;
-        while let Some(oldest) = self.parts.first() {
-            let is_old = oldest.footer.last.saturating_add(self.options.retention) <= now;
-            if !is_old && bytes <= self.options.bytes_max {
+        let mut parts = Vec::new();
+        // A part that cannot be read is about as old as the next one.
+        let mut last = i64::MAX;
+        for part in self.parts.iter().rev() {
+            last = part.footer.map_or(last, |footer| footer.last);
+            if last.saturating_add(self.options.retention) <= now {
+                bytes = bytes.saturating_sub(part.length);
+                parts.push((part.number, true));
+            }
+        }
+        let is_old = parts.clone();
+        for part in &self.parts {
+            if bytes <= self.options.bytes_max {
                 break;
             }
-            let path = self.files.path(oldest.number);
-            self.files.disk.remove(&path).io_context("remove", &path)?;
-            bytes = bytes.saturating_sub(oldest.length);
+            if !is_old.contains(&(part.number, true)) {
+                bytes = bytes.saturating_sub(part.length);
+                parts.push((part.number, false));
+            }
+        }
+        TraceRemoval { files: self.files.clone(), parts }
+    }
+
+    /// Parts are removed.
+    pub(crate) fn finish_removal(&mut self, removal: &TraceRemoval) {
+        for (number, is_old) in &removal.parts {
             let count =
-                if is_old { &mut self.stat.expired_parts } else { &mut self.stat.evicted_parts };
+                if *is_old { &mut self.stat.expired_parts } else { &mut self.stat.evicted_parts };
             *count = count.saturating_add(1);
-            self.parts.remove(0);
-            is_changed = true;
+            self.parts.retain(|part| part.number != *number);
         }
-        if is_changed {
-            let dir = &self.files.dir;
-            self.files.disk.sync_dir(dir).io_context("fsync", dir)?;
+    }
+}
+
+/// Parts that are being removed.
+pub(crate) struct TraceRemoval {
+    files: TraceFiles,
+    /// Number, and whether it is too old.
+    pub(crate) parts: Vec<(u64, bool)>,
+}
+
+impl TraceRemoval {
+    /// Removes the files; those that cannot be removed are no longer in `parts`.
+    pub(crate) fn run(&mut self) -> Result<()> {
+        let (files, mut failed) = (&self.files, None);
+        self.parts.retain(|(number, _)| {
+            let path = files.path(*number);
+            match files.disk.remove(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    failed = Some(FileError::new("remove", &path, error));
+                    false
+                }
+                _ => true,
+            }
+        });
+        if !self.parts.is_empty() {
+            files.disk.sync_dir(&files.dir).io_context("fsync", &files.dir)?;
         }
-        Ok(is_changed)
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 }
 
@@ -358,73 +446,129 @@ impl TraceWrite {
     }
 }
 
+/// A part is skipped.
+fn missing(error: &Error) -> String {
+    format!("traces are missing: {error}")
+}
+
+/// Is told how much memory a trace takes while it is read: of the largest block, and of the spans
+/// so far. It may stop the reading.
+pub type ReserveTrace<'a> = &'a mut dyn FnMut(usize, usize) -> ControlFlow<()>;
+
 impl TraceSnapshot {
-    /// A trace, from all parts that have spans of it.
-    pub(crate) fn trace(&self, trace_id: &TraceId) -> Result<Option<StoredTrace>> {
-        let mut found = BTreeMap::new();
+    /// A trace, from all parts that have spans of it; `None` as well if `reserve` stops it. A part
+    /// that cannot be read is skipped. If nothing is found then, the cause is the answer, unless
+    /// the part is damaged and may not have the trace.
+    pub(crate) fn trace(
+        &self,
+        trace_id: &TraceId,
+        reserve: ReserveTrace<'_>,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<StoredTrace>> {
+        let (mut found, mut largest, mut failed) = (BTreeMap::new(), 0, None);
+        let (mut flow, mut is_cut) = (ControlFlow::Continue(()), false);
+        let size = |found: &BTreeMap<TraceId, (bool, Vec<u8>)>| {
+            found.get(trace_id).map_or(0, |(_, spans)| spans.len())
+        };
         for part in &self.parts {
-            self.with_part(part, |opened| match opened.block_of(trace_id) {
-                Some(block) => {
-                    trace_part::add_from_block(&opened.block(block)?, trace_id, &mut found)
+            let mut is_known = false;
+            let done = self.with_part(part, |opened| {
+                let Some(block) = opened.block_of(trace_id) else { return Ok(()) };
+                is_known = true;
+                largest = opened.unpacked(block).max(largest);
+                flow = reserve(largest, size(&found));
+                if flow.is_continue() {
+                    trace_part::add_from_block(&opened.block(block)?, trace_id, &mut found)?;
+                    flow = reserve(largest, size(&found));
                 }
-                None => Ok(()),
-            })?;
+                Ok(())
+            });
+            if let Err(error) = done {
+                notes.push(missing(&error));
+                is_cut |= is_known;
+                if is_known || !matches!(error, Error::Damage { .. }) {
+                    failed = Some(error);
+                }
+            }
+            if flow.is_break() {
+                return Ok(None);
+            }
         }
         for (is_cut, spans) in self.heads.iter().filter_map(|head| head.traces.get(trace_id)) {
-            let of: &mut (bool, Vec<u8>) = found.entry(*trace_id).or_default();
-            of.0 |= is_cut;
-            of.1.extend_from_slice(spans);
+            let spans = TraceSpans { trace_id: *trace_id, is_cut: *is_cut, spans };
+            append(found.entry(*trace_id).or_default(), &spans);
         }
-        Ok(found.remove(trace_id).map(|(is_cut, spans)| StoredTrace { spans, is_cut }))
+        match (found.remove(trace_id), failed) {
+            (None, Some(error)) => Err(error),
+            (found, _)
+                if reserve(largest, found.as_ref().map_or(0, |it| it.1.len())).is_continue() =>
+            {
+                Ok(found.map(|of| StoredTrace { spans: of.1, is_cut: of.0 | is_cut }))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Passes on spans of all traces that were received about a range of time, the latest first,
-    /// until told to stop, which is possible after each part. A trace may come several times.
+    /// until told to stop, which is possible after each part. A trace may come several times. What
+    /// cannot be read is skipped.
     pub(crate) fn search(
         &self,
         range: &Range<i64>,
         each: &mut dyn FnMut(Option<TraceSpans<'_>>) -> ControlFlow<()>,
-    ) -> Result<()> {
+        notes: &mut Vec<String>,
+    ) {
         for head in self.heads.iter().rev() {
             for (trace_id, (is_cut, spans)) in &head.traces {
                 let spans = TraceSpans { trace_id: *trace_id, is_cut: *is_cut, spans };
                 if each(Some(spans)).is_break() {
-                    return Ok(());
+                    return;
                 }
             }
         }
         for part in self.parts.iter().rev() {
             if each(None).is_break() {
-                return Ok(());
+                return;
             }
-            let is_later = part.footer.first.saturating_sub(LATE_MAX) >= range.end;
-            if is_later || part.footer.last.saturating_add(AHEAD_MAX) < range.start {
+            let Some(footer) = part.footer else { continue };
+            let is_later = footer.first.saturating_sub(LATE_MAX) >= range.end;
+            if is_later || footer.last.saturating_add(AHEAD_MAX) < range.start {
                 continue;
             }
             let mut flow = ControlFlow::Continue(());
-            self.with_part(part, |opened| {
+            let done = self.with_part(part, |opened| {
+                let mut done = Ok(());
                 for block in 0..opened.blocks() {
-                    for spans in TraceReader::new(&opened.block(block)?) {
-                        flow = each(Some(spans?));
-                        if flow.is_break() {
-                            return Ok(());
+                    let read = opened.block(block).and_then(|bytes| {
+                        for spans in TraceReader::new(&bytes) {
+                            flow = each(Some(spans?));
+                            if flow.is_break() {
+                                break;
+                            }
                         }
+                        Ok(())
+                    });
+                    // Other blocks are read nevertheless.
+                    done = done.and(read);
+                    if flow.is_break() {
+                        break;
                     }
                 }
-                Ok(())
-            })?;
+                done
+            });
+            notes.extend(done.err().map(|error| missing(&error)));
             if flow.is_break() {
-                break;
+                return;
             }
         }
-        Ok(())
     }
 
     /// Ids of traces that were received since a time.
     pub(crate) fn recent_ids(&self, since: i64) -> Vec<TraceId> {
         let mut ids: Vec<TraceId> =
             self.heads.iter().flat_map(|head| head.traces.keys().copied()).collect();
-        for part in self.parts.iter().filter(|part| part.footer.last >= since) {
+        let is_recent = |part: &&PartEntry| part.footer.is_some_and(|footer| footer.last >= since);
+        for part in self.parts.iter().filter(is_recent) {
             // A damaged part is reported when it is read.
             let _ = self.with_part(part, |opened| {
                 ids.extend(opened.trace_ids());
@@ -434,15 +578,16 @@ impl TraceSnapshot {
         ids
     }
 
-    /// Opens a part, unless it was removed since.
+    /// Opens a part, unless it was removed since, or was damaged before.
     fn with_part(
         &self,
         part: &PartEntry,
         work: impl FnOnce(&TracePart<'_>) -> Result<()>,
     ) -> Result<()> {
+        let Some(footer) = &part.footer else { return Ok(()) };
         let done = self
             .files
-            .with(part.number, |length, read| work(&TracePart::open(&part.footer, length, read)?));
+            .with(part.number, |length, read| work(&TracePart::open(footer, length, read)?));
         match done {
             Err(Error::Io(error)) if error.is_not_found() => Ok(()),
             done => done,

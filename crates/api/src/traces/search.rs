@@ -1,7 +1,7 @@
 //! Search of traces, and names and values of attributes: the stored spans of a range are read, the
 //! latest first.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::{ControlFlow, Range};
 
 use axum::extract::Path;
@@ -27,8 +27,16 @@ const SPANS_MAX: usize = 100;
 const NAMES_MAX: usize = 1000;
 /// Stored spans that are read for names and values, uncompressed.
 const NAMES_BYTES_MAX: u64 = 64 << 20;
-/// Memory of a trace while traces are searched, besides texts.
-const FOUND_BYTES: usize = 256;
+/// Maximum length of a service and of a name in an answer; a longer text is cut.
+const TEXT_BYTES_MAX: usize = 256;
+/// Longer names and values of attributes are left out: only lists and the like are longer.
+const VALUE_BYTES_MAX: usize = 2048;
+/// Memory of a trace while traces are searched, with the texts.
+const FOUND_BYTES: usize = 256 + 2 * TEXT_BYTES_MAX;
+/// Memory of the id of a span that meets the conditions.
+const MATCHED_BYTES: usize = 24;
+/// Memory of a trace's spans while they are looked at, per byte.
+const READ_FACTOR: usize = 4;
 /// Tempo's text for a trace without its root.
 const NO_ROOT: &str = "<root span not yet received>";
 const INTRINSICS: [&str; 4] = ["duration", "kind", "name", "status"];
@@ -40,7 +48,8 @@ struct FoundTrace {
     end: u64,
     /// Rank, service and name of the root: a span without a parent is the first.
     root: Option<((bool, u64), String, String)>,
-    matched: u64,
+    /// Ids and kinds of spans that meet the conditions: a span may come twice.
+    matched: HashSet<([u8; 8], u8)>,
     /// Id, start and duration.
     spans: Vec<([u8; 8], u64, u64)>,
 }
@@ -51,24 +60,27 @@ impl FoundTrace {
             let is_first = self.end == 0;
             self.start = if is_first { span.start } else { self.start.min(span.start) };
             self.end = self.end.max(span.end);
-            if filter.is_met(span) {
-                self.matched += 1;
-                if self.spans.len() < spans_max {
-                    let duration = span.end.saturating_sub(span.start);
-                    self.spans.push((span.span_id, span.start, duration));
-                }
+            let is_new = filter.is_met(span) && self.matched.insert((span.span_id, span.kind));
+            if is_new && self.spans.len() < spans_max {
+                let duration = span.end.saturating_sub(span.start);
+                self.spans.push((span.span_id, span.start, duration));
             }
         }
         let Some(root) = trace.root() else { return };
         let rank = (root.parent_id.is_some(), root.start);
         if self.root.as_ref().is_none_or(|known| rank < known.0) {
-            self.root = Some((rank, root.service(), root.name.to_owned()));
+            self.root = Some((rank, cut(&root.service()), cut(root.name)));
         }
     }
 
     fn duration(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
+}
+
+/// The beginning of a text.
+fn cut(text: &str) -> String {
+    text[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_owned()
 }
 
 /// Parameters of a search.
@@ -104,7 +116,7 @@ impl TraceSearch {
     fn is_match(&self, trace: &FoundTrace) -> bool {
         let is_in_range = trace.end >= self.range.start.max(0).unsigned_abs()
             && trace.start <= self.range.end.max(0).unsigned_abs();
-        trace.matched > 0 && self.durations.contains(&trace.duration()) && is_in_range
+        !trace.matched.is_empty() && self.durations.contains(&trace.duration()) && is_in_range
     }
 }
 
@@ -137,7 +149,9 @@ pub(super) async fn search(context: Context, parameters: Parameters) -> Result<R
                 active.reserve(FOUND_BYTES + search.spans_max * 24)?;
             }
             let trace = found.entry(spans.trace_id).or_default();
+            let before = trace.matched.len();
             trace.add(&Trace::read(spans.spans), &search.filter, search.spans_max);
+            active.reserve((trace.matched.len() - before) * MATCHED_BYTES)?;
             Ok(true)
         })?;
         let inspected = found.len();
@@ -177,7 +191,7 @@ fn write_found(
         write!(out, "{{\"spanID\":\"{}\",\"startTimeUnixNano\":\"{start}\"", id_text(span_id))?;
         write!(out, ",\"durationNanos\":\"{duration}\"}}")
     })?;
-    write!(out, ",\"matched\":{}}}]}}", trace.matched)
+    write!(out, ",\"matched\":{}}}]}}", trace.matched.len())
 }
 
 /// Reads the stored spans of a range until `each` returns `false`; `None` comes before each part.
@@ -188,10 +202,18 @@ fn scan(
     each: &mut dyn FnMut(Option<TraceSpans<'_>>) -> Result<bool, ApiError>,
 ) -> Result<(), ApiError> {
     let mut failure = None;
-    let mut count = 0_u64;
+    let (mut count, mut largest) = (0_u64, 0);
+    // Those in memory are copied.
+    active.reserve(usize::try_from(store.trace_stat().head_bytes).unwrap_or(usize::MAX))?;
     store.search_traces(range, &mut |spans| {
         count += 1;
-        let checked = if count % 64 == 1 { active.check_cancelled() } else { Ok(()) };
+        let mut checked = if count % 64 == 1 { active.check_cancelled() } else { Ok(()) };
+        let length = spans.map_or(0, |spans| spans.spans.len());
+        if length > largest {
+            let more = (length - largest).saturating_mul(READ_FACTOR);
+            checked = checked.and_then(|()| active.reserve(more));
+            largest = length;
+        }
         match checked.and_then(|()| each(spans)) {
             Ok(true) => ControlFlow::Continue(()),
             Ok(false) => ControlFlow::Break(()),
@@ -200,7 +222,7 @@ fn scan(
                 ControlFlow::Break(())
             }
         }
-    })?;
+    });
     failure.map_or(Ok(()), Err)
 }
 
@@ -214,6 +236,7 @@ async fn with_spans<T: Default + Send + 'static>(
     let range = time_range(&parameters, context.intake.now())?;
     let store = context.queries.store()?;
     let work = move |active: &ActiveQuery| {
+        active.reserve(2 * NAMES_MAX * VALUE_BYTES_MAX)?;
         let (mut found, mut bytes) = (T::default(), 0);
         scan(&store, &range, active, &mut |spans| {
             if let Some(spans) = spans {
@@ -233,7 +256,7 @@ type TagNames = [BTreeSet<String>; 2];
 fn add_names(span: &TraceSpan<'_>, names: &mut TagNames) {
     let [of_span, of_resource] = names;
     let add = |all: &mut BTreeSet<String>, name: String| {
-        if all.len() < NAMES_MAX {
+        if all.len() < NAMES_MAX && name.len() <= VALUE_BYTES_MAX {
             all.insert(name);
         }
     };
@@ -300,7 +323,8 @@ async fn with_values(
 ) -> Result<Response, ApiError> {
     let add = move |span: &TraceSpan<'_>, values: &mut BTreeMap<String, ()>| {
         each_value(&tag, span, &mut |value| {
-            if values.len() < NAMES_MAX && !values.contains_key(value) {
+            let is_listed = values.len() < NAMES_MAX && value.len() <= VALUE_BYTES_MAX;
+            if is_listed && !values.contains_key(value) {
                 values.insert(value.to_owned(), ());
             }
         });

@@ -147,7 +147,8 @@ fn traces_are_searched_as_in_tempo() {
     let end = now() - 2_000_000_000;
     send(&it, &request("shop", end, &[(1, 1, 0, 5000), (1, 2, 1, 10)]));
     it.store.flush().unwrap();
-    send(&it, &request("shop", end, &[(1, 3, 1, 20)]));
+    // One of them a second time: it counts once.
+    send(&it, &request("shop", end, &[(1, 3, 1, 20), (1, 2, 1, 10)]));
     send(&it, &request("db", end - 1_000_000_000, &[(2, 4, 99, 70)]));
     let search = |parameters: &str| {
         let (status, found) = get(&it, &format!("/api/search?{parameters}"));
@@ -243,7 +244,12 @@ fn attributes_are_cut_and_redacted_before_they_are_stored() {
         let value = json!({ "key": name, "value": { "stringValue": value } });
         attributes.as_array_mut().unwrap().push(value);
     }
+    sent["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["name"] = json!("é".repeat(300));
     send(&it, &sent);
+    let root = get(&it, "/api/search").1["traces"][0]["rootTraceName"].clone();
+    assert_eq!(root, "é".repeat(128));
+    let names = get(&it, "/api/search/tag/name/values").1;
+    assert_eq!(names, json!({ "tagValues": ["é".repeat(300)] }));
     let found = trace(&it, 1);
     let text = found.to_string();
     assert!(!text.contains("secret") && !text.contains("\"u1\"") && !text.contains("too slow"));
@@ -273,7 +279,8 @@ fn a_trace_with_very_many_spans_is_bounded() {
     }
     let found = trace(&it, 1);
     assert_eq!((&found["status"], &found["topdeck"]["is_cut"]), (&json!("PARTIAL"), &json!(true)));
-    let message = "spans were left out because the trace exceeds its size limit";
+    let message =
+        "spans were left out: the trace exceeds its size limit, or cannot be read as a whole";
     assert_eq!(found["message"], message);
     let stored = found["topdeck"]["spans"].as_u64().unwrap();
     assert!((100..400).contains(&stored), "{stored} spans");

@@ -199,6 +199,13 @@ impl<'r> TracePart<'r> {
         entries.filter_map(|entry| entry.first_chunk().copied())
     }
 
+    /// Length of a block, uncompressed.
+    pub(crate) fn unpacked(&self, number: usize) -> usize {
+        let entry = self.table.as_chunks::<TRACE_TABLE_BYTES>().0.get(number);
+        let length = entry.and_then(|entry| entry[12..].first_chunk().copied());
+        length.map_or(0, |length| u32::from_le_bytes(length) as usize)
+    }
+
     /// A block, uncompressed.
     pub(crate) fn block(&self, number: usize) -> Result<Vec<u8>> {
         let entry = self.table.as_chunks::<TRACE_TABLE_BYTES>().0.get(number);
@@ -223,9 +230,7 @@ pub(crate) fn add_from_block(
     for spans in TraceReader::new(block) {
         let spans = spans?;
         if spans.trace_id == *trace_id {
-            let of = found.entry(*trace_id).or_default();
-            of.0 |= spans.is_cut;
-            of.1.extend_from_slice(spans.spans);
+            super::append(found.entry(*trace_id).or_default(), &spans);
         }
     }
     Ok(())
@@ -303,6 +308,23 @@ mod tests {
         });
         let error = opened.unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
+    }
+
+    /// A block of any number of large batches can be read.
+    #[test]
+    fn a_very_large_trace_is_cut() {
+        let (mut head, spans) = (TraceHead::default(), vec![0; 12 << 20]);
+        for trace in [1, 1, 1, 1, 1, 1, 2] {
+            head.add(&TraceSpans { trace_id: [trace; 16], is_cut: false, spans: &spans }, 0);
+        }
+        assert!(head.bytes < 37 << 20, "{}", head.bytes);
+        let bytes = encode(&head, 7, 99).unwrap();
+        let read = |offset: u64, length: usize| Ok(bytes[offset as usize..][..length].to_owned());
+        let footer = TraceFooter::read(&read, bytes.len() as u64).unwrap();
+        let part = TracePart::open(&footer, bytes.len() as u64, &read).unwrap();
+        let block = part.block(part.block_of(&[1; 16]).unwrap()).unwrap();
+        let found = TraceReader::new(&block).next().unwrap().unwrap();
+        assert_eq!((found.is_cut, found.spans.len()), (true, 24 << 20));
     }
 
     #[test]
