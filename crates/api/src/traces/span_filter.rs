@@ -1,6 +1,8 @@
 //! Conditions on spans: tags of Tempo's search in logfmt, and the part of TraceQL that Grafana's
 //! search form writes: `{ a = "b" && resource.c != 1 && duration > 10ms }`.
 
+use std::cmp::Ordering;
+
 use decode::spans::trace::TraceSpan;
 use role::time_expr;
 
@@ -85,15 +87,35 @@ impl SpanField {
     }
 }
 
+/// A number as users write it, and exactly if it is whole: not `NaN`, `inf` or `007`, which are
+/// texts.
+fn number(text: &str) -> Option<(f64, Option<i128>)> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_number = match digits.as_bytes() {
+        [b'0', rest @ ..] => !rest.first().is_some_and(u8::is_ascii_digit),
+        [first, ..] => first.is_ascii_digit() || *first == b'.',
+        [] => false,
+    };
+    let float = text.parse().ok().filter(|float: &f64| is_number && float.is_finite())?;
+    Some((float, text.parse().ok()))
+}
+
 impl SpanCondition {
+    /// Order of a value that a span has and the one of the condition. Only numbers have one in
+    /// relation to a number, besides being equal or not.
+    fn order(&self, found: &str) -> Option<Ordering> {
+        match (number(found), number(&self.value)) {
+            (Some((_, Some(found))), Some((_, Some(value)))) => Some(found.cmp(&value)),
+            (Some((found, _)), Some((value, _))) => found.partial_cmp(&value),
+            (None, Some(_)) if self.operator.starts_with(['<', '>']) => None,
+            _ => Some(found.cmp(&self.value)),
+        }
+    }
+
     fn is_met(&self, span: &TraceSpan<'_>) -> bool {
         let mut is_met = false;
         self.field.values(span, &mut |found| {
-            let order = match (found.parse::<f64>(), self.value.parse::<f64>()) {
-                (Ok(found), Ok(value)) => found.partial_cmp(&value),
-                _ => Some(found.cmp(&self.value)),
-            };
-            is_met |= order.is_some_and(|order| match self.operator {
+            is_met |= self.order(found).is_some_and(|order| match self.operator {
                 "=" => order.is_eq(),
                 "!=" => order.is_ne(),
                 "<" => order.is_lt(),
@@ -138,8 +160,9 @@ impl SpanFilter {
             let operator = operator.ok_or_else(invalid)?;
             let value = after[operator.len()..].trim_start();
             // Regular expressions are not supported.
+            let is_quoted = value.starts_with('"');
             let (value, after) = split_value(value, '&')
-                .filter(|(value, _)| !value.starts_with('~') && !name.trim().is_empty())
+                .filter(|(value, _)| is_word(name.trim()) && (is_quoted || is_word(value)))
                 .ok_or_else(invalid)?;
             let field = SpanField::parse(name.trim());
             let value = match field {
@@ -170,6 +193,13 @@ impl SpanFilter {
 /// Passes on the values of an attribute, as a condition names it.
 pub(super) fn each_value(name: &str, span: &TraceSpan<'_>, each: &mut dyn FnMut(&str)) {
     SpanField::parse(name).values(span, each);
+}
+
+/// Whether a text needs no quotes in TraceQL, as a name or a value. Otherwise it may be of an
+/// expression that is not supported.
+fn is_word(text: &str) -> bool {
+    !text.is_empty()
+        && !text.contains(|it: char| it.is_whitespace() || "|&{}()=!<>~\"`".contains(it))
 }
 
 /// A value, perhaps in double quotes, and what follows it; without quotes it ends at a separator.
@@ -216,15 +246,50 @@ mod tests {
                 ("n", "!=", "3"),
             ],
         );
-        for invalid in
-            ["", "{a}", "{a=\"b}", "{a=~\"b\"}", "{a=1 || b=2}", "{a=1} | count()", "{=1}"]
-        {
+        let invalid =
+            "{a} {a=\"b} {a=~\"b\"} {=1} {a=} {a=1}&&{b=2} {a=1}>>{b=2} {a=b||c=d} {(a=1)}";
+        let spaced = [
+            "",
+            "{a=1} | count()",
+            "{ status = error || status = ok }",
+            "{a=1} && {b=2}",
+            "{a=1} >> {b=2}",
+            "{a=\"1\"} && {b=2}",
+            "{ a = 1 && {b=2}",
+            "{ a = b c }",
+            "{ a = `b` }",
+        ];
+        for invalid in invalid.split(' ').chain(spaced) {
             let found = SpanFilter::from_traceql(invalid);
-            assert!(found.is_err() || invalid.contains("||"), "{invalid}: {found:?}");
+            assert!(found.is_err(), "{invalid}: {found:?}");
         }
         let tags = SpanFilter::from_tags("service.name=shop http.url=\"a b\" ").unwrap();
         let names: Vec<&str> = tags.0.iter().map(|condition| condition.value.as_str()).collect();
         assert_eq!(names, ["shop", "a b"]);
         assert!(SpanFilter::from_tags("a b").is_err());
+    }
+
+    #[test]
+    fn numbers_are_compared_as_numbers_and_texts_as_texts() {
+        let is_met = |found: &str, operator: &'static str, value: &str| {
+            let field = SpanField::Name;
+            let value = value.to_owned();
+            let order = SpanCondition { field, operator, value }.order(found);
+            order.map(|order| order as i8)
+        };
+        for (found, operator, value, expected) in [
+            ("9", ">", "10", Some(-1)),
+            ("1.5", "=", "1.50", Some(0)),
+            ("9007199254740993", "=", "9007199254740992", Some(1)),
+            ("-3", "<", "2.5", Some(-1)),
+            ("NaN", "=", "NaN", Some(0)),
+            ("inf", "=", "infinity", Some(-1)),
+            ("007", "=", "7", Some(-1)),
+            ("Timeout", ">=", "500", None),
+            ("Timeout", "!=", "500", Some(1)),
+            ("b", ">", "a", Some(1)),
+        ] {
+            assert_eq!(is_met(found, operator, value), expected, "{found} {operator} {value}");
+        }
     }
 }

@@ -186,6 +186,7 @@ fn traces_are_searched_as_in_tempo() {
     let past = (end / 1_000_000_000 - 7200, end / 1_000_000_000 - 3600);
     assert!(search(&format!("start={}&end={}", past.0, past.1)).0.is_empty());
     assert_eq!(get(&it, "/api/search?q=%7Ba%3D~1%7D").0, 400);
+    assert_eq!(get(&it, "/api/search?q=%7Ba%3D1%7D%26%26%7Bb%3D2%7D").0, 400);
     assert_eq!(get(&it, "/api/search?tags=a").0, 400);
     let names = json!({ "tagNames": ["service.name", "user.id"] });
     assert_eq!(get(&it, "/api/search/tags").1, names);
