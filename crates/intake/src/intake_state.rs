@@ -30,6 +30,7 @@ use crate::rejections::{Rejection, Rejections};
 use crate::series_cache::SeriesCache;
 use crate::settings::Settings;
 use crate::space_monitor::SpaceMonitor;
+use crate::trace_buffer::{SpanFailure, TraceBuffer};
 use crate::write_target::WriteTarget;
 
 /// Producer of the own metrics.
@@ -181,9 +182,16 @@ impl IntakeState {
             return Err(Error::TooLarge { size: found, max });
         }
         let (traces, now) = (&self.series_cache.spans.traces, (self.settings.clock)());
-        let room = self.batch_bytes_max.saturating_sub(batch.bytes() + batch.exemplar_bytes()) / 2;
-        let taken = traces.take(&mut spans, room, now);
-        traces.write(&taken, &|name, value| self.exemplars.span_action(name, value), &mut batch);
+        if traces.has_work(&spans) && self.target.flush_backlog().is_some() {
+            // The batch is refused below.
+            traces.pause(now);
+        }
+        let left = self.batch_bytes_max.saturating_sub(batch.bytes() + batch.exemplar_bytes());
+        let room = TraceBuffer::room(left, self.batch_bytes_max);
+        let mut taken = traces.take(&mut spans, room, now);
+        let filter =
+            |name: &str, value: &dyn Fn() -> String| self.exemplars.span_action(name, value);
+        traces.write(&mut taken, &spans, (&filter, left - left / 8), &mut batch);
         let batch = batch.finish();
         let counts = ProducerCounts {
             batches: 1,
@@ -208,13 +216,18 @@ impl IntakeState {
             Ok(ack)
         };
         let appended = self.append_counted(batch.bytes().len(), identity.producer, &counts, append);
-        match &appended {
-            Ok(ack) if !ack.is_duplicate() && is_dropped => {
-                traces.put_back(taken, Some(spans), now);
-            }
-            Ok(ack) if !ack.is_duplicate() => traces.commit(&taken, spans, now),
-            // The sender repeats the request, or has repeated it.
-            _ => traces.put_back(taken, None, now),
+        let failure = match &appended {
+            Ok(ack) if ack.is_duplicate() => Some(SpanFailure::Refused),
+            Ok(_) => is_dropped.then_some(SpanFailure::Stripped),
+            Err(Error::TooLarge { .. }) => Some(SpanFailure::TooLarge),
+            Err(_) => Some(SpanFailure::Refused),
+        };
+        match failure {
+            None => traces.commit(&taken, spans, now),
+            Some(why) => traces.put_back(taken, spans, why, now),
+        }
+        if appended.as_ref().is_err_and(Error::is_retryable) {
+            traces.pause(now);
         }
         let pending_ack = appended?;
         // A duplicate is not in the journal, and the canonical keys in it need not be either.

@@ -1,13 +1,14 @@
 //! Spans of a request as bytes, with an index by trace id.
 
 use std::collections::HashMap;
-use std::ops::Range;
 
 use decode::spans::trace::RawSpan;
 use model::TraceId;
 
-/// Absent scope or resource.
+/// Absent scope or resource, or a span that was taken.
 const NONE: u32 = u32::MAX;
+/// Least growth of the memory, in bytes.
+const GROWTH_BYTES: usize = 512;
 
 /// A span in [`SpanBytes`]; offsets of messages, each after its length of four bytes.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +28,7 @@ pub(crate) struct SpanBytes {
     last: [(usize, usize, u32); 2],
     /// Traces with a span that was accepted as an exemplar.
     pub(crate) kept: Vec<TraceId>,
+    is_sorted: bool,
 }
 
 impl SpanBytes {
@@ -38,6 +40,7 @@ impl SpanBytes {
         let scope = self.put_shared(1, span.scope);
         let at = self.put(span.span);
         self.entries.push(SpanEntry { trace_id: span.trace_id, resource, scope, span: at });
+        self.is_sorted = false;
     }
 
     /// Declares that a span of a trace was accepted as an exemplar.
@@ -47,6 +50,11 @@ impl SpanBytes {
 
     fn put(&mut self, message: &[u8]) -> u32 {
         let at = self.bytes.len() as u32;
+        let more = message.len() + 4;
+        if more > self.bytes.capacity() - self.bytes.len() {
+            // Doubling would take twice the memory of a large request.
+            self.bytes.reserve_exact(more.max(self.bytes.len() / 8).max(GROWTH_BYTES));
+        }
         self.bytes.extend_from_slice(&(message.len() as u32).to_le_bytes());
         self.bytes.extend_from_slice(message);
         at
@@ -94,45 +102,66 @@ impl SpanBytes {
             self.entries.push(SpanEntry { resource, scope, span, ..*entry });
         }
         self.last = Default::default();
+        self.is_sorted = false;
     }
 
     pub(crate) fn sort(&mut self) {
-        self.entries.sort_unstable_by_key(|entry| (entry.trace_id, entry.span));
+        if !self.is_sorted {
+            self.entries.sort_unstable_by_key(|entry| (entry.trace_id, entry.span));
+            self.is_sorted = true;
+        }
     }
 
-    /// Entries of a trace; they are sorted.
-    fn range(&self, trace_id: &TraceId) -> Range<usize> {
-        let start = self.entries.partition_point(|entry| entry.trace_id < *trace_id);
-        let rest = &self.entries[start..];
-        start..start + rest.partition_point(|entry| entry.trace_id == *trace_id)
-    }
-
-    /// Moves spans of a trace to another place; returns how many were dropped, and whether some
-    /// stay.
+    /// Removes and returns entries of traces, which ascend, as far as there is room. Entries that
+    /// never have room are removed too.
     pub(crate) fn take(
         &mut self,
-        trace_id: &TraceId,
-        room: &mut TraceRoom,
-        to: &mut SpanBytes,
-    ) -> (usize, bool) {
-        let range = self.range(trace_id);
-        let (mut end, mut is_dropped) = (range.start, false);
-        for entry in &self.entries[range.clone()] {
-            let bytes = self.message(entry.span).len();
-            is_dropped = bytes > room.trace;
-            if is_dropped || bytes > room.batch {
-                break;
+        wanted: &mut [WantedTrace],
+        room: &mut BatchRoom,
+    ) -> Vec<SpanEntry> {
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        self.sort();
+        let (mut taken, mut at, mut removed) = (Vec::new(), 0, 0);
+        for trace in wanted {
+            at += self.entries[at..].partition_point(|entry| entry.trace_id < trace.trace_id);
+            let mut last_shared = (NONE, NONE);
+            while let Some(entry) = self.entries.get(at).filter(|it| it.trace_id == trace.trace_id)
+            {
+                let entry = *entry;
+                let length = |at: u32| self.message(at).len();
+                let (span, shared) = (length(entry.span), (entry.resource, entry.scope));
+                let bytes = match shared == last_shared {
+                    true => span,
+                    false => span + length(entry.resource) + length(entry.scope),
+                };
+                at += 1;
+                if span > trace.room || bytes > room.span_max {
+                    trace.dropped += 1;
+                } else if bytes > room.left {
+                    trace.is_left = true;
+                    continue;
+                } else {
+                    trace.room -= span;
+                    room.left -= bytes;
+                    last_shared = shared;
+                    taken.push(entry);
+                }
+                removed += 1;
+                self.entries[at - 1].span = NONE;
             }
-            room.trace -= bytes;
-            room.batch -= bytes;
-            end += 1;
         }
-        if end > range.start {
-            to.append(self, &self.entries[range.start..end]);
+        if removed > 0 {
+            self.entries.retain(|entry| entry.span != NONE);
         }
-        let rest = range.end - end;
-        self.entries.drain(range.start..if is_dropped { range.end } else { end });
-        if is_dropped { (rest, false) } else { (0, rest > 0) }
+        taken
+    }
+
+    /// Reverses a [`take`](Self::take).
+    pub(crate) fn put_back(&mut self, entries: Vec<SpanEntry>) {
+        self.entries.extend(entries);
+        self.is_sorted = false;
     }
 
     pub(crate) fn memory(&self) -> usize {
@@ -140,11 +169,23 @@ impl SpanBytes {
     }
 }
 
-/// How much of a trace a batch may take, in bytes.
+/// A trace whose spans a batch takes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TraceRoom {
-    /// Beyond it spans are dropped.
-    pub(crate) trace: usize,
+pub(crate) struct WantedTrace {
+    pub(crate) trace_id: TraceId,
+    /// Size of its further spans; beyond it they are dropped.
+    pub(crate) room: usize,
+    /// Number of spans that were dropped.
+    pub(crate) dropped: usize,
+    /// Whether spans stay where they are.
+    pub(crate) is_left: bool,
+}
+
+/// How much a batch may take, as received: spans, and their resource and scope once per trace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchRoom {
     /// Beyond it spans stay where they are.
-    pub(crate) batch: usize,
+    pub(crate) left: usize,
+    /// Beyond it a span, with its resource and scope, is dropped: no batch would have room.
+    pub(crate) span_max: usize,
 }

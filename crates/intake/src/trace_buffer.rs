@@ -8,9 +8,10 @@
 //! Spans are buffered as received, by request, in *segments* with an index by trace id: no table
 //! changes for a span that is dropped later, and dropping is by segment. Small requests share one.
 //!
-//! A batch takes spans from the buffer before it is appended. If that fails, they come back, and
-//! the next batch of any source takes them: spans of kept traces that are in the buffer are
-//! *pending*. So a span is in the journal once, unless its sender repeats it.
+//! A batch takes spans from the buffer before it is appended. If that fails, they come back to
+//! their segments, and a later batch of any source takes them: spans of kept traces that are in the
+//! buffer are *pending*. So a span is in the journal once, unless its sender repeats it. If the
+//! batch is too large, they do not come back: they would make the next one too large as well.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,7 @@ use decode::spans::trace::{self, AttributeFilter, RawSpan};
 use model::{BatchWriter, TraceId, TraceSpans};
 
 use crate::meter::{EventCounter, Meter, MetricSnapshot, SnapshotValue};
-use crate::span_bytes::{SpanBytes, TraceRoom};
+use crate::span_bytes::{BatchRoom, SpanBytes, SpanEntry, WantedTrace};
 
 /// Which traces are kept, and how long it takes to decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,11 +56,22 @@ const KEPT_MAX: usize = 100_000;
 const SEGMENT_BYTES: usize = 256 << 10;
 /// Age from which a segment takes no further requests, in nanoseconds.
 const SEGMENT_AGE: i64 = 1_000_000_000;
-/// Maximum size of the spans of a batch, as received; the next batch has the rest.
+/// Maximum size of the spans of a batch with their resources and scopes, as received; the next
+/// batch has the rest.
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// Requests of about the same time; sorted.
+/// How much larger spans may be as stored: a byte that is not UTF-8 becomes three, and short values
+/// that are hashed may grow more; [`TraceBuffer::write`] checks the size.
+const GROWTH_MAX: usize = 4;
+/// Time after a refused batch in which batches take no spans, in nanoseconds: most are refused too.
+const REFUSAL_PAUSE: i64 = 1_000_000_000;
+/// Size of an entry of a batch beside its spans: flags, trace id, length.
+const TRACE_BYTES: usize = 22;
+
+/// Requests of about the same time.
 #[derive(Debug)]
 struct SpanSegment {
+    /// Ascending.
+    number: u64,
     spans: SpanBytes,
     since: i64,
 }
@@ -67,11 +79,13 @@ struct SpanSegment {
 #[derive(Debug, Default)]
 struct BufferState {
     segments: VecDeque<SpanSegment>,
+    next_number: u64,
     memory: usize,
     /// Kept traces: since the last rotation, and before.
     kept: [HashMap<TraceId, KeptTrace>; 2],
     rotated_at: i64,
     pending: BTreeSet<TraceId>,
+    refused_at: Option<i64>,
 }
 
 #[derive(Debug, Default)]
@@ -85,11 +99,28 @@ struct KeptTrace {
 /// Spans that a batch takes.
 #[derive(Debug, Default)]
 pub(crate) struct TakenSpans {
-    /// From the buffer.
+    /// Copies of those from the buffer.
     buffered: SpanBytes,
+    /// The same by number of their segment.
+    origins: Vec<(u64, Vec<SpanEntry>)>,
     /// From the request itself.
-    own: SpanBytes,
+    own: Vec<SpanEntry>,
     cut: BTreeSet<TraceId>,
+    /// Traces that are kept since.
+    newly_kept: Vec<TraceId>,
+    /// Number of spans that the batch has no room for.
+    left_out: usize,
+}
+
+/// Why the spans that a batch took are not in the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SpanFailure {
+    /// The batch is not either: its sender repeats it, or has repeated it.
+    Refused,
+    /// The batch is not either, because it is too large.
+    TooLarge,
+    /// The batch is in the journal without sections.
+    Stripped,
 }
 
 #[derive(Debug, Default)]
@@ -151,87 +182,147 @@ impl TraceBuffer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Late spans follow these traces, which were kept before the start of the process.
-    pub(crate) fn restore(&self, trace_ids: Vec<TraceId>, now: i64) {
+    /// Late spans follow these traces, which were kept before the start of the process. The latest
+    /// are at both ends: of a store those of its memory come first, then those of its parts, from
+    /// the oldest one.
+    pub(crate) fn restore(&self, mut trace_ids: Vec<TraceId>, now: i64) {
         let mut state = self.lock();
         state.rotated_at = now;
-        trace_ids.into_iter().take(KEPT_MAX / 2).for_each(|trace_id| {
-            state.keep(trace_id);
-        });
+        let first = trace_ids.len().min(KEPT_MAX / 2);
+        let last = trace_ids.split_off(first);
+        let skipped = last.len().saturating_sub(KEPT_MAX / 2);
+        let kept = |ids: Vec<TraceId>, skipped| {
+            ids.into_iter().skip(skipped).map(|trace_id| (trace_id, KeptTrace::default())).collect()
+        };
+        state.kept = [kept(trace_ids, 0), kept(last, skipped)];
     }
 
-    /// Takes the spans of kept traces out of a request and out of the buffer, at most `room` bytes.
-    pub(crate) fn take(&self, request: &mut SpanBytes, room: usize, now: i64) -> TakenSpans {
+    /// How much a batch may take that has `left` of at most `max` bytes left.
+    pub(crate) fn room(left: usize, max: usize) -> BatchRoom {
+        BatchRoom {
+            left: (left / GROWTH_MAX).min(BATCH_BYTES_MAX),
+            // A batch that is not filled by samples has this room.
+            span_max: (max / (GROWTH_MAX + 1)).min(BATCH_BYTES_MAX),
+        }
+    }
+
+    /// Whether a batch with these spans may take some.
+    pub(crate) fn has_work(&self, request: &SpanBytes) -> bool {
+        !request.entries.is_empty() || self.is_used.load(Ordering::Relaxed)
+    }
+
+    /// A batch is refused for now: the next ones take no spans.
+    pub(crate) fn pause(&self, now: i64) {
+        self.lock().refused_at = Some(now);
+    }
+
+    /// Takes the spans of kept traces out of a request and out of the buffer.
+    pub(crate) fn take(
+        &self,
+        request: &mut SpanBytes,
+        mut room: BatchRoom,
+        now: i64,
+    ) -> TakenSpans {
         let mut taken = TakenSpans::default();
-        if request.entries.is_empty() && !self.is_used.load(Ordering::Relaxed) {
+        if !self.has_work(request) {
             return taken;
         }
         request.sort();
         let state = &mut *self.lock();
         self.expire(state, now);
+        if state.refused_at.is_some_and(|at| (0..REFUSAL_PAUSE).contains(&now.saturating_sub(at))) {
+            return taken;
+        }
         let mut wanted = std::mem::take(&mut state.pending);
         for trace_id in std::mem::take(&mut request.kept) {
             if state.keep(trace_id) {
-                self.counters.traces.add(1);
+                taken.newly_kept.push(trace_id);
                 wanted.insert(trace_id);
             }
         }
         let ids = request.entries.chunk_by(|a, b| a.trace_id == b.trace_id);
         let ids = ids.filter_map(|group| Some(group.first()?.trace_id));
         wanted.extend(ids.filter(|id| state.kept(id).is_some()));
-        let mut batch_room = room.min(BATCH_BYTES_MAX);
-        for trace_id in wanted {
+        let mut room_of = |trace_id| {
             let used = state.kept(&trace_id).map_or(0, |kept| kept.bytes);
-            let left = self.policy.trace_bytes_max.saturating_sub(used);
-            let mut room = TraceRoom { trace: left, batch: batch_room };
-            let (mut dropped, mut is_left) = (0, false);
-            let mut count = |(more, stays): (usize, bool)| {
-                dropped += more;
-                is_left |= stays;
-            };
-            for segment in &mut state.segments {
-                count(segment.spans.take(&trace_id, &mut room, &mut taken.buffered));
+            self.policy.trace_bytes_max.saturating_sub(used)
+        };
+        let mut wanted: Vec<WantedTrace> = wanted
+            .into_iter()
+            .map(|trace_id| {
+                let room = room_of(trace_id);
+                WantedTrace { trace_id, room, dropped: 0, is_left: false }
+            })
+            .collect();
+        let rooms: Vec<usize> = wanted.iter().map(|trace| trace.room).collect();
+        for segment in &mut state.segments {
+            let entries = segment.spans.take(&mut wanted, &mut room);
+            if !entries.is_empty() {
+                taken.buffered.append(&segment.spans, &entries);
+                taken.origins.push((segment.number, entries));
             }
-            count(request.take(&trace_id, &mut room, &mut taken.own));
-            batch_room = room.batch;
-            self.counters.cut.add(dropped as u64);
-            if is_left {
-                state.pending.insert(trace_id);
+        }
+        taken.own = request.take(&mut wanted, &mut room);
+        for (trace, before) in wanted.iter().zip(rooms) {
+            self.counters.cut.add(trace.dropped as u64);
+            if trace.is_left {
+                state.pending.insert(trace.trace_id);
             }
-            if let Some(kept) = state.kept(&trace_id) {
-                kept.bytes = kept.bytes.saturating_add(left - room.trace);
-                if dropped > 0 || std::mem::take(&mut kept.is_cut) {
-                    taken.cut.insert(trace_id);
+            if let Some(kept) = state.kept(&trace.trace_id) {
+                kept.bytes = kept.bytes.saturating_add(before - trace.room);
+                if trace.dropped > 0 || std::mem::take(&mut kept.is_cut) {
+                    taken.cut.insert(trace.trace_id);
                 }
             }
         }
         taken
     }
 
-    /// Writes taken spans to their batch.
+    /// Writes taken spans to their batch, at most `bytes_max` bytes.
     pub(crate) fn write(
         &self,
-        taken: &TakenSpans,
-        filter: AttributeFilter<'_>,
+        taken: &mut TakenSpans,
+        request: &SpanBytes,
+        (filter, bytes_max): (AttributeFilter<'_>, usize),
         batch: &mut BatchWriter,
     ) {
-        let sources = [&taken.buffered, &taken.own];
-        let entries =
-            sources.iter().flat_map(|of| of.entries.iter().map(move |entry| of.span(entry)));
-        let mut spans: Vec<RawSpan<'_>> = entries.collect();
-        spans.sort_unstable_by_key(|span| (span.trace_id, span.resource, span.scope));
+        let buffered = taken.buffered.entries.iter().map(|entry| taken.buffered.span(entry));
+        let own = taken.own.iter().map(|entry| request.span(entry));
+        let (mut resources, mut scopes) = (SharedMessages::default(), SharedMessages::default());
+        let mut spans: Vec<((TraceId, usize, usize), RawSpan<'_>)> = buffered
+            .chain(own)
+            .map(|mut span| {
+                let places = (resources.share(&mut span.resource), scopes.share(&mut span.scope));
+                ((span.trace_id, places.0, places.1), span)
+            })
+            .collect();
+        spans.sort_unstable_by_key(|(place, _)| *place);
+        let spans: Vec<RawSpan<'_>> = spans.into_iter().map(|(_, span)| span).collect();
         let mut cut = taken.cut.clone();
-        let (mut encoded, mut truncated) = (Vec::new(), 0);
+        let (mut encoded, mut truncated, mut left_out) = (Vec::new(), 0, 0);
+        let mut room = bytes_max.saturating_sub(cut.len() * TRACE_BYTES);
         for of_trace in spans.chunk_by(|a, b| a.trace_id == b.trace_id) {
             let Some(first) = of_trace.first() else { continue };
             encoded.clear();
-            truncated += trace::encode(of_trace, filter, &mut encoded);
-            let is_cut = cut.remove(&first.trace_id);
-            batch.trace(TraceSpans { trace_id: first.trace_id, is_cut, spans: &encoded });
+            let shortened = trace::encode(of_trace, filter, &mut encoded);
+            match room.checked_sub(encoded.len() + TRACE_BYTES) {
+                Some(rest) => {
+                    room = rest;
+                    truncated += shortened;
+                    let is_cut = cut.remove(&first.trace_id);
+                    batch.trace(TraceSpans { trace_id: first.trace_id, is_cut, spans: &encoded });
+                }
+                None => {
+                    left_out += of_trace.len();
+                    room = room.saturating_sub(TRACE_BYTES);
+                    cut.insert(first.trace_id);
+                }
+            }
         }
         for trace_id in cut {
             batch.trace(TraceSpans { trace_id, is_cut: true, spans: &[] });
         }
+        taken.left_out = left_out;
         if truncated > 0 {
             self.counters.truncated.add(truncated);
         }
@@ -239,57 +330,78 @@ impl TraceBuffer {
 
     /// The batch is in the journal: the rest of the request is buffered.
     pub(crate) fn commit(&self, taken: &TakenSpans, mut rest: SpanBytes, now: i64) {
-        let written = taken.buffered.entries.len() + taken.own.entries.len();
-        if written > 0 {
-            self.counters.written.add(written as u64);
+        let found = taken.buffered.entries.len() + taken.own.len();
+        if found > 0 {
+            self.counters.written.add((found - taken.left_out) as u64);
+            self.counters.cut.add(taken.left_out as u64);
         }
-        rest.sort();
+        let mut newly_kept = taken.newly_kept.len();
+        if !rest.kept.is_empty() {
+            // Batches take no spans at the moment.
+            let state = &mut *self.lock();
+            for trace_id in std::mem::take(&mut rest.kept) {
+                newly_kept += usize::from(state.keep(trace_id));
+                state.pending.insert(trace_id);
+            }
+            self.is_used.store(true, Ordering::Relaxed);
+        }
+        self.counters.traces.add(newly_kept as u64);
         self.add(rest, now);
     }
 
-    /// The batch is not in the journal, or without spans: what it took comes back. Spans of the
-    /// request itself do only if its sender does not repeat them.
-    pub(crate) fn put_back(&self, taken: TakenSpans, request: Option<SpanBytes>, now: i64) {
-        let TakenSpans { mut buffered, own, cut } = taken;
+    /// What a batch took is not in the journal: it comes back. Spans of the request itself do only
+    /// if its sender does not repeat them.
+    pub(crate) fn put_back(
+        &self,
+        taken: TakenSpans,
+        mut request: SpanBytes,
+        why: SpanFailure,
+        now: i64,
+    ) {
+        let TakenSpans { buffered, mut origins, own, cut, mut newly_kept, .. } = taken;
         {
             let state = &mut *self.lock();
-            for spans in [&buffered, &own] {
-                for entry in &spans.entries {
+            for (spans, entries) in [(&buffered, &buffered.entries), (&request, &own)] {
+                for entry in entries {
                     if let Some(kept) = state.kept(&entry.trace_id) {
                         kept.bytes = kept.bytes.saturating_sub(spans.message(entry.span).len());
                     }
                 }
             }
+            if why != SpanFailure::Stripped {
+                // No exemplar of it is stored, unless that of another request is.
+                newly_kept.retain(|trace_id| !state.forget_unused(trace_id));
+            }
             for trace_id in cut {
-                if let Some(kept) = state.kept(&trace_id) {
-                    kept.is_cut = true;
-                    state.pending.insert(trace_id);
+                state.mark_cut(&trace_id);
+            }
+            for (number, entries) in origins.drain(..) {
+                let at = state.segments.binary_search_by_key(&number, |segment| segment.number);
+                match at.ok().filter(|_| why != SpanFailure::TooLarge) {
+                    Some(at) => state.put_back(at, entries),
+                    // It is over, or the next batch would be too large as well.
+                    None => {
+                        self.counters.cut.add(entries.len() as u64);
+                        entries.iter().for_each(|entry| state.mark_cut(&entry.trace_id));
+                    }
                 }
             }
             self.is_used.store(true, Ordering::Relaxed);
         }
-        if request.is_some() {
-            buffered.append(&own, &own.entries);
-        }
-        for mut spans in [Some(buffered), request].into_iter().flatten() {
-            spans.sort();
-            self.add(spans, now);
+        self.counters.traces.add(newly_kept.len() as u64);
+        if why == SpanFailure::Stripped {
+            request.put_back(own);
+            self.add(request, now);
         }
     }
 
-    /// Adds sorted spans.
+    /// Adds spans of a request.
     fn add(&self, mut spans: SpanBytes, now: i64) {
         if spans.entries.is_empty() {
             return;
         }
         let state = &mut *self.lock();
-        for group in spans.entries.chunk_by(|a, b| a.trace_id == b.trace_id) {
-            if let Some(first) = group.first()
-                && state.kept(&first.trace_id).is_some()
-            {
-                state.pending.insert(first.trace_id);
-            }
-        }
+        state.mark_pending(&spans.entries);
         let last = state.segments.back_mut().filter(|last| {
             last.spans.bytes.len() + spans.bytes.len() <= SEGMENT_BYTES
                 && now.saturating_sub(last.since) < SEGMENT_AGE
@@ -298,7 +410,6 @@ impl TraceBuffer {
             Some(last) => {
                 let before = last.spans.memory();
                 last.spans.append(&spans, &spans.entries);
-                last.spans.sort();
                 (before, last.spans.memory())
             }
             None => {
@@ -306,26 +417,42 @@ impl TraceBuffer {
                     spans.bytes.shrink_to_fit();
                     spans.entries.shrink_to_fit();
                 }
-                let memory = spans.memory();
-                state.segments.push_back(SpanSegment { spans, since: now });
+                let (memory, number) = (spans.memory(), state.next_number);
+                state.next_number += 1;
+                state.segments.push_back(SpanSegment { number, spans, since: now });
                 (0, memory)
             }
         };
         state.memory = state.memory.saturating_sub(before).saturating_add(after);
         self.is_used.store(true, Ordering::Relaxed);
-        while state.memory > self.policy.buffer_bytes_max {
-            let Some(oldest) = state.pop() else { break };
-            self.counters.evicted.add(oldest.spans.entries.len() as u64);
+        while state.memory > self.policy.buffer_bytes_max && !state.segments.is_empty() {
+            self.pop(state, &self.counters.evicted);
         }
+    }
+
+    /// Drops the oldest segment.
+    fn pop(&self, state: &mut BufferState, counter: &EventCounter) {
+        let Some(segment) = state.segments.pop_front() else { return };
+        state.memory = state.memory.saturating_sub(segment.spans.memory());
+        let mut cut = 0;
+        if !state.pending.is_empty() {
+            for group in segment.spans.entries.chunk_by(|a, b| a.trace_id == b.trace_id) {
+                let Some(first) = group.first() else { continue };
+                if state.pending.contains(&first.trace_id) {
+                    state.mark_cut(&first.trace_id);
+                    cut += group.len();
+                }
+            }
+        }
+        self.counters.cut.add(cut as u64);
+        counter.add((segment.spans.entries.len() - cut) as u64);
     }
 
     fn expire(&self, state: &mut BufferState, now: i64) {
         let time = i64::try_from(self.policy.buffer_time.as_nanos()).unwrap_or(i64::MAX);
         let is_over = |segment: &SpanSegment| segment.since.saturating_add(time) <= now;
         while state.segments.front().is_some_and(is_over) {
-            if let Some(segment) = state.pop() {
-                self.counters.expired.add(segment.spans.entries.len() as u64);
-            }
+            self.pop(state, &self.counters.expired);
         }
         let is_used = !(state.segments.is_empty() && state.pending.is_empty());
         self.is_used.store(is_used, Ordering::Relaxed);
@@ -352,159 +479,70 @@ impl BufferState {
         young.get_mut(trace_id).or_else(|| old.get_mut(trace_id))
     }
 
-    fn pop(&mut self) -> Option<SpanSegment> {
-        let segment = self.segments.pop_front()?;
-        self.memory = self.memory.saturating_sub(segment.spans.memory());
-        Some(segment)
+    /// Whether the trace is forgotten: no span of it is in a batch.
+    fn forget_unused(&mut self, trace_id: &TraceId) -> bool {
+        let is_unused = self.kept(trace_id).is_some_and(|kept| kept.bytes == 0 && !kept.is_cut);
+        if is_unused {
+            for kept in &mut self.kept {
+                kept.remove(trace_id);
+            }
+            self.pending.remove(trace_id);
+        }
+        is_unused
+    }
+
+    /// The journal is to say that spans of the trace were dropped.
+    fn mark_cut(&mut self, trace_id: &TraceId) {
+        if let Some(kept) = self.kept(trace_id) {
+            kept.is_cut = true;
+            self.pending.insert(*trace_id);
+        }
+    }
+
+    /// Spans that are in the buffer, or come there.
+    fn mark_pending(&mut self, entries: &[SpanEntry]) {
+        for group in entries.chunk_by(|a, b| a.trace_id == b.trace_id) {
+            if let Some(first) = group.first()
+                && self.kept(&first.trace_id).is_some()
+            {
+                self.pending.insert(first.trace_id);
+            }
+        }
+    }
+
+    /// Spans come back to their segment.
+    fn put_back(&mut self, at: usize, entries: Vec<SpanEntry>) {
+        self.mark_pending(&entries);
+        if let Some(segment) = self.segments.get_mut(at) {
+            let before = segment.spans.memory();
+            segment.spans.put_back(entries);
+            let after = segment.spans.memory();
+            self.memory = self.memory.saturating_sub(before).saturating_add(after);
+        }
+    }
+}
+
+/// Equal messages of spans, such as resources: each is compared once.
+#[derive(Debug, Default)]
+struct SharedMessages<'a> {
+    /// By address and length.
+    known: HashMap<(usize, usize), (usize, &'a [u8])>,
+    distinct: HashMap<&'a [u8], (usize, &'a [u8])>,
+}
+
+impl<'a> SharedMessages<'a> {
+    /// Replaces a message by the first one that is equal; returns its number.
+    fn share(&mut self, message: &mut &'a [u8]) -> usize {
+        let place = (message.as_ptr() as usize, message.len());
+        let (known, distinct) = (&mut self.known, &mut self.distinct);
+        let (number, first) = *known.entry(place).or_insert_with(|| {
+            let next = distinct.len();
+            *distinct.entry(*message).or_insert((next, *message))
+        });
+        *message = first;
+        number
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use decode::spans::trace::{AttributeAction, Trace};
-    use model::Batch;
-
-    use super::*;
-
-    const SECOND: i64 = 1_000_000_000;
-    const ROOM: usize = 1 << 20;
-
-    fn keep(_: &str, _: &dyn Fn() -> String) -> AttributeAction {
-        AttributeAction::Keep
-    }
-
-    /// A span of a trace with an id and a name.
-    fn message(trace: u8, id: u8, name: &str) -> Vec<u8> {
-        let mut out = Vec::new();
-        for (number, bytes) in [(1, &[trace; 16][..]), (2, &[id; 8]), (5, name.as_bytes())] {
-            out.extend_from_slice(&[number << 3 | 2, bytes.len() as u8]);
-            out.extend_from_slice(bytes);
-        }
-        out
-    }
-
-    fn request(spans: &[(u8, u8)], kept: &[u8]) -> SpanBytes {
-        let (mut request, resource) = (SpanBytes::default(), [1 << 3 | 2, 0]);
-        for (trace, id) in spans {
-            let span = message(*trace, *id, "a name");
-            let trace_id = [*trace; 16];
-            request.push(&RawSpan { trace_id, resource: &resource, scope: &[], span: &span });
-        }
-        kept.iter().for_each(|trace| request.keep([*trace; 16]));
-        request
-    }
-
-    fn buffer(policy: TracePolicy) -> TraceBuffer {
-        TraceBuffer::new(policy, &Meter::default())
-    }
-
-    /// Trace, ids of spans, and whether it is cut, of each trace of a batch.
-    type WrittenTraces = Vec<(u8, Vec<u8>, bool)>;
-
-    fn written(buffer: &TraceBuffer, taken: &TakenSpans) -> WrittenTraces {
-        let mut batch = BatchWriter::default();
-        buffer.write(taken, &keep, &mut batch);
-        let batch = Batch::decode(batch.finish().bytes().to_owned()).unwrap();
-        let mut reader = batch.read();
-        assert!(reader.by_ref().next().is_none());
-        let found = reader.traces().map(|spans| {
-            let spans = spans.unwrap();
-            let trace = Trace::read(spans.spans);
-            let mut ids: Vec<u8> = trace.spans.iter().map(|span| span.span_id[0]).collect();
-            ids.sort_unstable();
-            (spans.trace_id[0], ids, spans.is_cut)
-        });
-        found.collect()
-    }
-
-    fn send(buffer: &TraceBuffer, spans: &[(u8, u8)], kept: &[u8], now: i64) -> WrittenTraces {
-        let mut request = request(spans, kept);
-        let taken = buffer.take(&mut request, ROOM, now);
-        let found = written(buffer, &taken);
-        buffer.commit(&taken, request, now);
-        found
-    }
-
-    #[test]
-    fn spans_of_a_kept_trace_are_written_before_and_after_the_decision() {
-        let buffer = buffer(TracePolicy::default());
-        assert!(send(&buffer, &[(1, 1), (2, 2), (1, 3)], &[], 0).is_empty());
-        assert!(send(&buffer, &[(3, 4), (2, 5)], &[], SECOND).is_empty());
-        let expected = [(2, vec![2, 5, 6], false)];
-        assert_eq!(send(&buffer, &[(2, 6), (3, 7)], &[2], 2 * SECOND), expected);
-        // Late spans follow, once each.
-        let late = 14 * 60 * SECOND;
-        assert_eq!(send(&buffer, &[(2, 8), (1, 9)], &[], late), [(2, vec![8], false)]);
-        assert_eq!(send(&buffer, &[(2, 9)], &[2], late), [(2, vec![9], false)]);
-        // What was buffered is gone after its time, and the id is forgotten.
-        assert_eq!(send(&buffer, &[(1, 10)], &[1], late), [(1, vec![9, 10], false)]);
-        assert!(send(&buffer, &[(3, 1)], &[], 16 * 60 * SECOND).is_empty());
-        assert!(send(&buffer, &[(2, 11)], &[], 40 * 60 * SECOND).is_empty());
-        assert_eq!(buffer.counters.traces.get(), 2);
-        assert_eq!((buffer.counters.written.get(), buffer.counters.expired.get()), (7, 5));
-    }
-
-    #[test]
-    fn spans_of_a_batch_that_failed_are_written_with_the_next_one() {
-        let buffer = buffer(TracePolicy::default());
-        send(&buffer, &[(1, 1), (2, 2)], &[], 0);
-        let mut failed = request(&[(1, 3), (2, 4)], &[1]);
-        let taken = buffer.take(&mut failed, ROOM, 1);
-        // In the meantime a span of the trace comes.
-        assert_eq!(send(&buffer, &[(1, 5)], &[], 1), [(1, vec![5], false)]);
-        buffer.put_back(taken, None, 1);
-        assert_eq!(send(&buffer, &[], &[], 2), [(1, vec![1], false)]);
-        assert!(send(&buffer, &[], &[], 2).is_empty());
-        // The sender repeats its request.
-        assert_eq!(send(&buffer, &[(1, 3), (2, 4)], &[1], 3), [(1, vec![3], false)]);
-        // A batch without sections is not repeated.
-        let mut stripped = request(&[(3, 6)], &[3]);
-        let taken = buffer.take(&mut stripped, ROOM, 4);
-        buffer.put_back(taken, Some(stripped), 4);
-        assert_eq!(send(&buffer, &[], &[], 5), [(3, vec![6], false)]);
-        // A span that was not kept when it was read.
-        let mut slow = request(&[(4, 7)], &[]);
-        let taken = buffer.take(&mut slow, ROOM, 6);
-        assert_eq!(send(&buffer, &[(4, 8)], &[4], 6), [(4, vec![8], false)]);
-        buffer.commit(&taken, slow, 6);
-        assert_eq!(send(&buffer, &[], &[], 7), [(4, vec![7], false)]);
-        assert_eq!(buffer.lock().pending.len(), 0);
-    }
-
-    #[test]
-    fn a_trace_beyond_its_limit_is_cut_and_a_batch_beyond_its_limit_is_continued() {
-        let size = message(1, 1, "a name").len();
-        let policy = TracePolicy { trace_bytes_max: 3 * size, ..TracePolicy::default() };
-        let buffer = buffer(policy);
-        let spans: Vec<(u8, u8)> = (1..=5).map(|id| (1, id)).collect();
-        assert_eq!(send(&buffer, &spans, &[1], 0), [(1, vec![1, 2, 3], true)]);
-        assert_eq!(send(&buffer, &[(1, 6)], &[], 1), [(1, vec![], true)]);
-        assert_eq!(buffer.counters.cut.get(), 3);
-        let mut two = request(&[(2, 1), (2, 2), (3, 3)], &[2, 3]);
-        let taken = buffer.take(&mut two, size, 2);
-        assert_eq!(written(&buffer, &taken), [(2, vec![1], false)]);
-        buffer.commit(&taken, two, 2);
-        assert_eq!(send(&buffer, &[], &[], 3), [(2, vec![2], false), (3, vec![3], false)]);
-    }
-
-    #[test]
-    fn memory_is_bounded() {
-        let policy = TracePolicy { buffer_bytes_max: 1 << 20, ..TracePolicy::default() };
-        let buffer = buffer(policy);
-        for now in 0..200 {
-            let spans: Vec<(u8, u8)> = (0..200).map(|id| (id, id + 1)).collect();
-            send(&buffer, &spans, &[], now * SECOND / 20);
-            let memory = buffer.lock().memory;
-            let held: usize = buffer.lock().segments.iter().map(|one| one.spans.memory()).sum();
-            assert_eq!(memory, held);
-            assert!(memory <= 1 << 20, "{memory} bytes");
-        }
-        assert!(buffer.counters.evicted.get() > 10_000);
-        // Many small requests share a segment.
-        for now in 0..1000 {
-            send(&buffer, &[(1, 1)], &[], 10 * SECOND + now);
-        }
-        let segments = buffer.lock().segments.len();
-        assert!(segments < 60, "{segments} segments");
-    }
-}
+mod tests;

@@ -39,10 +39,13 @@ pub struct RawSpan<'a> {
     pub span: &'a [u8],
 }
 
-/// Appends spans as they are stored; returns how many of them were shortened.
+/// Appends spans as they are stored; returns how many of them were shortened. Those of a resource
+/// and a scope follow each other and share both messages: they are compared by address.
 pub fn encode(spans: &[RawSpan<'_>], filter: AttributeFilter<'_>, out: &mut Vec<u8>) -> u64 {
     let mut truncated = 0_u64;
-    let is_same = |a: &RawSpan<'_>, b: &RawSpan<'_>| a.resource == b.resource && a.scope == b.scope;
+    let is_same = |a: &RawSpan<'_>, b: &RawSpan<'_>| {
+        std::ptr::eq(a.resource, b.resource) && std::ptr::eq(a.scope, b.scope)
+    };
     for group in spans.chunk_by(is_same) {
         let Some(first) = group.first() else { continue };
         let copy = |message: &[u8], fields: &'static [OtlpField]| {
@@ -88,13 +91,15 @@ pub struct TraceSpan<'a> {
     pub end: u64,
     resource: &'a [u8],
     scope: &'a [u8],
+    /// Numbers of its resource and its scope: equal messages have equal ones.
+    group: (usize, usize),
     message: &'a [u8],
 }
 
 /// A stored trace: each span once.
 #[derive(Clone, Debug, Default)]
 pub struct Trace<'a> {
-    /// Its spans by resource and scope, then by time.
+    /// Its spans by resource and scope, each in the order of the first span, then by time.
     pub spans: Vec<TraceSpan<'a>>,
 }
 
@@ -162,10 +167,18 @@ impl<'a> Trace<'a> {
     /// Reads stored spans. Of spans with the same id and kind the first is read.
     pub fn read(stored: &'a [u8]) -> Trace<'a> {
         let (mut spans, mut seen) = (Vec::new(), HashSet::new());
+        // Each message is compared once, however many spans have it.
+        let (mut resources, mut scopes) = (HashMap::new(), HashMap::new());
+        let number = |known: &mut HashMap<&'a [u8], usize>, message: &'a [u8]| {
+            let next = known.len();
+            *known.entry(message).or_insert(next)
+        };
         for resource_spans in messages(stored, 1) {
             let resource = messages(resource_spans, 1).last().unwrap_or_default();
+            let resource_number = number(&mut resources, resource);
             for scope_spans in messages(resource_spans, 2) {
                 let scope = messages(scope_spans, 1).last().unwrap_or_default();
+                let group = (resource_number, number(&mut scopes, scope));
                 for message in messages(scope_spans, 2) {
                     let Ok(span) = SpanMessage::read(MessageReader::new(message)) else { continue };
                     let Some((_, span_id)) = span.ids() else { continue };
@@ -183,21 +196,20 @@ impl<'a> Trace<'a> {
                         end: span.end,
                         resource,
                         scope,
+                        group,
                         message,
                     });
                 }
             }
         }
-        spans.sort_unstable_by_key(|span| {
-            (span.resource, span.scope, span.start, span.span_id, span.kind)
-        });
+        spans.sort_unstable_by_key(|span| (span.group, span.start, span.span_id, span.kind));
         Trace { spans }
     }
 
     /// Spans by resource, then by scope.
     fn groups(&self) -> impl Iterator<Item = impl Iterator<Item = &[TraceSpan<'a>]>> {
-        let resources = self.spans.chunk_by(|a, b| a.resource == b.resource);
-        resources.map(|spans| spans.chunk_by(|a, b| a.scope == b.scope))
+        let resources = self.spans.chunk_by(|a, b| a.group.0 == b.group.0);
+        resources.map(|spans| spans.chunk_by(|a, b| a.group == b.group))
     }
 
     /// `TracesData` with each span once.
