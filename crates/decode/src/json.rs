@@ -149,7 +149,13 @@ impl<'a> JsonTokenizer<'a> {
 
     /// Skips a value and checks its syntax.
     pub(crate) fn skip(&mut self) -> Result<()> {
-        match self.value()? {
+        let token = self.value()?;
+        self.skip_rest(&token)
+    }
+
+    /// Skips the rest of a value whose first token was read.
+    pub(crate) fn skip_rest(&mut self, token: &JsonToken<'_>) -> Result<()> {
+        match token {
             JsonToken::Object => {
                 while self.key()?.is_some() {
                     self.skip()?;

@@ -45,6 +45,7 @@ fn to_protobuf(body: &[u8], request: &'static [OtlpField]) -> Result<Vec<u8>> {
     let mut writer = ProtobufTranscoder {
         tokens: JsonTokenizer::new(body),
         out: Vec::with_capacity(body.len()),
+        is_lenient: false,
     };
     let at = writer.tokens.offset();
     match writer.tokens.value()? {
@@ -66,6 +67,8 @@ fn to_protobuf(body: &[u8], request: &'static [OtlpField]) -> Result<Vec<u8>> {
 struct ProtobufTranscoder<'a> {
     tokens: JsonTokenizer<'a>,
     out: Vec<u8>,
+    /// Within a field that only stored traces have.
+    is_lenient: bool,
 }
 
 impl ProtobufTranscoder<'_> {
@@ -80,6 +83,14 @@ impl ProtobufTranscoder<'_> {
     }
 
     fn write_field(&mut self, field: &'static OtlpField) -> Result<()> {
+        let before = self.is_lenient;
+        self.is_lenient |= field.is_stored_only;
+        let written = self.write_values(field);
+        self.is_lenient = before;
+        written
+    }
+
+    fn write_values(&mut self, field: &'static OtlpField) -> Result<()> {
         let at = self.tokens.offset();
         match self.tokens.value()? {
             JsonToken::Null => Ok(()),
@@ -91,6 +102,7 @@ impl ProtobufTranscoder<'_> {
                 }
                 Ok(())
             }
+            token if field.is_list && self.is_lenient => self.tokens.skip_rest(&token),
             token if field.is_list => {
                 Err(unexpected_token(at, format!("a list of {}", field.name), &token))
             }
@@ -154,9 +166,14 @@ impl ProtobufTranscoder<'_> {
                 .map(|value| self.varint_field(field, zigzag(value as i64))),
             _ => None,
         };
-        fits.ok_or_else(|| {
-            unexpected_token(at, format!("{} as {}", field.name, field.field_type.name()), &token)
-        })
+        match fits {
+            Some(()) => Ok(()),
+            None if self.is_lenient => self.tokens.skip_rest(&token),
+            None => {
+                let expected = format!("{} as {}", field.name, field.field_type.name());
+                Err(unexpected_token(at, expected, &token))
+            }
+        }
     }
 
     fn tag(&mut self, field: &OtlpField, wire: u64) {

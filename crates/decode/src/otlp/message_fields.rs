@@ -10,6 +10,8 @@ pub(crate) struct OtlpField {
     pub(super) number: u32,
     pub(super) field_type: FieldType,
     pub(super) is_list: bool,
+    /// Whether only stored traces have it: in JSON, values of another type within are left out.
+    pub(super) is_stored_only: bool,
 }
 
 /// Type of a field.
@@ -37,11 +39,16 @@ pub(super) enum FieldType {
 }
 
 const fn single_field(name: &'static str, number: u32, holds: FieldType) -> OtlpField {
-    OtlpField { name, number, field_type: holds, is_list: false }
+    OtlpField { name, number, field_type: holds, is_list: false, is_stored_only: false }
 }
 
 const fn repeated_field(name: &'static str, number: u32, holds: FieldType) -> OtlpField {
-    OtlpField { name, number, field_type: holds, is_list: true }
+    OtlpField { name, number, field_type: holds, is_list: true, is_stored_only: false }
+}
+
+/// The field, if the measurement of a span does not read it.
+const fn stored_only(field: OtlpField) -> OtlpField {
+    OtlpField { is_stored_only: true, ..field }
 }
 
 use FieldType::{
@@ -170,25 +177,27 @@ static RESOURCE_SPANS: [OtlpField; 2] = [
     single_field("resource", 1, Message(&RESOURCE)),
     repeated_field("scopeSpans", 2, Message(&SCOPE_SPANS)),
 ];
-static SCOPE_SPANS: [OtlpField; 2] =
-    [single_field("scope", 1, Message(&SCOPE)), repeated_field("spans", 2, Message(&SPAN))];
+static SCOPE_SPANS: [OtlpField; 2] = [
+    stored_only(single_field("scope", 1, Message(&SCOPE))),
+    repeated_field("spans", 2, Message(&SPAN)),
+];
 /// `Span`.
 pub(crate) static SPAN: [OtlpField; 16] = [
     single_field("traceId", 1, Hex),
     single_field("spanId", 2, Hex),
     single_field("traceState", 3, Text),
     single_field("parentSpanId", 4, Hex),
-    single_field("flags", 16, Fixed32),
+    stored_only(single_field("flags", 16, Fixed32)),
     single_field("name", 5, Text),
     single_field("kind", 6, Unsigned),
     single_field("startTimeUnixNano", 7, Fixed),
     single_field("endTimeUnixNano", 8, Fixed),
     repeated_field("attributes", 9, Message(&KEY_VALUE)),
-    single_field("droppedAttributesCount", 10, Unsigned),
-    repeated_field("events", 11, Message(&EVENT)),
-    single_field("droppedEventsCount", 12, Unsigned),
-    repeated_field("links", 13, Message(&LINK)),
-    single_field("droppedLinksCount", 14, Unsigned),
+    stored_only(single_field("droppedAttributesCount", 10, Unsigned)),
+    stored_only(repeated_field("events", 11, Message(&EVENT))),
+    stored_only(single_field("droppedEventsCount", 12, Unsigned)),
+    stored_only(repeated_field("links", 13, Message(&LINK))),
+    stored_only(single_field("droppedLinksCount", 14, Unsigned)),
     single_field("status", 15, Message(&STATUS)),
 ];
 static EVENT: [OtlpField; 4] = [
@@ -206,7 +215,7 @@ static LINK: [OtlpField; 6] = [
     single_field("flags", 6, Fixed32),
 ];
 static STATUS: [OtlpField; 2] =
-    [single_field("message", 2, Text), single_field("code", 3, Unsigned)];
+    [stored_only(single_field("message", 2, Text)), single_field("code", 3, Unsigned)];
 
 impl FieldType {
     /// What a JSON value of the type is.

@@ -460,6 +460,42 @@ fn spans_of_zipkin_are_measured() {
         .assert_eq(&lines(&sink));
 }
 
+/// They were skipped before traces were stored, and senders differ in what they write.
+#[test]
+fn mistyped_field_that_only_stored_traces_have_is_left_out() {
+    let body = serde_json::json!({ "resourceSpans": [{ "scopeSpans": [{
+        "scope": { "name": 7, "version": "1", "attributes": { "a": "b" } },
+        "spans": [{
+            "traceId": "0af7651916cd43dd8448eb211c80319c", "spanId": "00f067aa0ba902b7",
+            "name": "pay", "startTimeUnixNano": START.to_string(),
+            "endTimeUnixNano": (START + 5).to_string(), "flags": "x", "droppedLinksCount": [1],
+            "events": [
+                { "timeUnixNano": "2026-01-01T00:00:00Z", "name": "retry",
+                  "attributes": { "a": { "b": [1] } } },
+                [{ "name": "in a list" }],
+                { "name": "end", "attributes": [{ "key": "n", "value": { "intValue": [] } }] },
+            ],
+            "links": { "traceId": "0af7651916cd43dd8448eb211c80319c" },
+            "status": { "message": 3, "code": 2 },
+        }],
+    }] }] });
+    let mut sink = VecSeriesSink::default();
+    let summary = read_otlp_json(body.to_string().as_bytes(), &mut sink).unwrap();
+    assert_eq!((summary.measured, summary.rejected()), (1, 0));
+    let protobuf = json::traces_to_protobuf(body.to_string().as_bytes()).unwrap();
+    let found: serde_json::Value =
+        serde_json::from_str(&trace::Trace::read(&protobuf).to_json()).unwrap();
+    let scope = &found["resourceSpans"][0]["scopeSpans"][0];
+    assert_eq!(scope["scope"], serde_json::json!({ "version": "1" }));
+    let events = serde_json::json!([{ "name": "retry" }, { "name": "end",
+        "attributes": [{ "key": "n" }] }]);
+    assert_eq!(scope["spans"][0]["events"], events);
+    assert_eq!(scope["spans"][0]["status"], serde_json::json!({ "code": 2 }));
+    // What is measured is as strict as before.
+    let wrong = body.to_string().replace("\"code\":2", "\"code\":[]");
+    assert!(read_otlp_json(wrong.as_bytes(), &mut sink).is_err());
+}
+
 /// A span `{}` took 58 bytes.
 #[test]
 fn conversion_of_zipkin_takes_a_few_bytes_per_byte() {
