@@ -159,6 +159,11 @@ impl IngestWriter {
         self.batch.bytes()
     }
 
+    /// Memory of spans that wait for the decision on their trace, beside the batch, in bytes.
+    pub fn span_memory(&self) -> usize {
+        self.spans.memory()
+    }
+
     /// Whether half of the maximum batch size is reached: a source whose rows may be split then
     /// starts another batch.
     pub fn is_half_full(&self) -> bool {

@@ -306,6 +306,7 @@ impl IngestRequest {
             }
             let mut writer = intake.writer_for(source.producer_id(), format.key_encoding());
             let mut summary = format.decode(&body, intake.now(), &mut writer).map_err(rejected)?;
+            self.limits.hold(writer.span_memory())?;
             F::exemplars_discarded(&mut summary, writer.discard_excess_exemplars());
             let (values, beyond_limit) = (writer.values(), writer.samples_beyond_limit());
             let pending_ack = self.append(&source, writer)?;
