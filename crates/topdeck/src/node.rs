@@ -360,6 +360,8 @@ fn restart_required(is: &NodeSettings, new_settings: &NodeSettings) -> Vec<Strin
         ("[http] except tokens and certificates", is.http != new_settings.http),
         ("[install]", is.install != new_settings.install),
         ("[journal]", is.journal != new_settings.journal),
+        ("[exemplars]", is.exemplars != new_settings.exemplars),
+        ("[traces]", is.traces != new_settings.traces),
         ("[absence]", is.absence != new_settings.absence),
         ("[log]", is.log != new_settings.log),
         ("limits and max_head_size of [store]", {
