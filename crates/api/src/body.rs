@@ -128,8 +128,8 @@ impl BodyLimits {
     }
 }
 
-/// Memory of a request beside its body, while the body is read and handled. Mostly the futures: 10.3
-/// kB in total were measured (`memory_of_many_small_bodies_is_accounted`).
+/// Memory of a request beside its body, while the body is read and handled. Mostly the futures:
+/// 10.3 kB in total were measured (`memory_of_many_small_bodies_is_accounted`).
 const BODY_BYTES: usize = 10 << 10;
 
 /// Appends to a buffer that grows to at most an eighth more than its length: doubling would exceed
