@@ -2,15 +2,13 @@ package io.github.topdeck;
 
 import static io.github.topdeck.Layout.*;
 
-import java.io.EOFException;
 import java.io.IOException;
+import java.io.RandomAccessFile;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -79,11 +77,10 @@ final class ExpiredFiles {
         if (!Files.isRegularFile(path, LinkOption.NOFOLLOW_LINKS)) {
             return;
         }
-        // Another process may remove the file meanwhile: it must not be created again.
-        try (FileChannel file = FileChannel.open(path, StandardOpenOption.READ,
-                StandardOpenOption.WRITE, LinkOption.NOFOLLOW_LINKS)) {
+        // Not a FileChannel, which a thread that is interrupted cannot use.
+        try (RandomAccessFile file = new RandomAccessFile(path.toFile(), "r")) {
             ByteBuffer header = ByteBuffer.allocate(HEADER_USED).order(ByteOrder.nativeOrder());
-            readFully(file, header, 0);
+            file.readFully(header.array());
             if (header.getLong(0) != MAGIC
                     || header.getLong(8) != VERSION
                     || header.getLong(BOOT) != own.bootLow()
@@ -99,8 +96,7 @@ final class ExpiredFiles {
             long since = header.getLong(ENDED);
             if (since == 0 && state != STATE_EXITED) {
                 since = System.nanoTime();
-                ByteBuffer word = ByteBuffer.allocate(8).order(ByteOrder.nativeOrder());
-                file.write(word.putLong(0, since), ENDED);
+                writeEnded(path, since);
             }
             ended.add(new Ended(path, since, hasExited, usedBytes(file, header)));
         } catch (IOException error) {
@@ -108,25 +104,31 @@ final class ExpiredFiles {
         }
     }
 
+    private static void writeEnded(Path path, long since) throws IOException {
+        ByteBuffer word = ByteBuffer.allocate(8).order(ByteOrder.nativeOrder());
+        try (RandomAccessFile file = new RandomAccessFile(path.toFile(), "rw")) {
+            // Another process has removed the file meanwhile, and this has created it again.
+            if (file.length() == 0) {
+                Files.deleteIfExists(path);
+                return;
+            }
+            file.seek(ENDED);
+            file.write(word.putLong(0, since).array());
+        }
+    }
+
     /** Memory of the file without buckets and slots: Java does not tell its allocated size. */
-    private static long usedBytes(FileChannel file, ByteBuffer header) throws IOException {
+    private static long usedBytes(RandomAccessFile file, ByteBuffer header) throws IOException {
         long entries = Math.min(header.getLong(REGISTRY_COUNT) & Long.MAX_VALUE, ENTRIES_MAX);
         long strings = Math.min(header.getLong(STRINGS_USED) & Long.MAX_VALUE, STRINGS_BYTES);
         long bytes = REGISTRY + entries * ENTRY_BYTES + strings;
         ByteBuffer lanes = ByteBuffer.allocate(LANES_MAX * LANE_BYTES);
-        readFully(file, lanes.order(ByteOrder.nativeOrder()), HEADER_BYTES);
+        file.seek(HEADER_BYTES);
+        file.readFully(lanes.order(ByteOrder.nativeOrder()).array());
         for (int lane = 0; lane < LANES_MAX; lane++) {
             bytes += Math.min(lanes.getLong(lane * LANE_BYTES) & Long.MAX_VALUE, SMALL_BYTES);
         }
         return bytes;
-    }
-
-    private static void readFully(FileChannel file, ByteBuffer into, long at) throws IOException {
-        while (into.hasRemaining()) {
-            if (file.read(into, at + into.position()) < 0) {
-                throw new EOFException();
-            }
-        }
     }
 
     private static boolean hasEnded(long pid, long ticks) {
