@@ -160,7 +160,7 @@ async function compareTraces(): Promise<void> {
     .click();
   const shape = page.getByRole("region", { name: "Trace shape" });
   await expect
-    .poll(() => shape.innerText())
+    .poll(() => shape.innerText(), { timeout: 20_000 })
     .toMatch(/from 60 of the selection[^]*bank: authorise[^]*880 ms inside\s+8 ms outside[^]*shop/);
   stored = /3$/;
   await page.reload();
@@ -168,7 +168,7 @@ async function compareTraces(): Promise<void> {
     .getByRole("button", { name: /^Compare the traces/ })
     .click();
   await expect
-    .poll(() => selection().innerText())
+    .poll(() => selection().innerText(), { timeout: 20_000 })
     .toMatch(/60 of the selection and 0 outside are stored here, fewer than\s+20/);
   await page.unroute(/\/api\/v2\/traces\//);
 }
