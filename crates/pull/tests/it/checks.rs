@@ -7,11 +7,12 @@ use std::thread;
 use std::time::Duration;
 
 use model::{SampleValue, Series};
-use net::tls::{ClientTls, ServerTls};
+use net::tls::ClientTls;
 use pull::{AnyProbe, CheckJobSettings, HttpProbe, Probe, Settings, TcpProbe};
 
 use crate::fixture::{
-    ConnectionBarrier, PullFixture, TestTarget, head, http_response, text_response,
+    ConnectionBarrier, PullFixture, TestTarget, head, http_response, server_certificate,
+    text_response,
 };
 
 /// Longer than any test takes on the slowest machine.
@@ -197,14 +198,7 @@ fn attempts_continue_while_others_hang() {
 fn certificate_expiry_is_stored() {
     let dir = std::env::temp_dir().join(format!("topdeck-pull-{:x}", journal::random_id()));
     std::fs::create_dir_all(&dir).unwrap();
-    let (certificate, key) = (dir.join("crt.pem"), dir.join("key.pem"));
-    let signing = rcgen::KeyPair::generate().unwrap();
-    let mut params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-    params.not_after = rcgen::date_time_ymd(2044, 3, 1);
-    std::fs::write(&certificate, params.self_signed(&signing).unwrap().pem()).unwrap();
-    std::fs::write(&key, signing.serialize_pem()).unwrap();
-    let tls = ServerTls { certificate: certificate.clone(), key, client_ca: None };
-    let mut config = tls.config().unwrap();
+    let (certificate, mut config) = server_certificate(&dir);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     let config = Arc::new(config);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

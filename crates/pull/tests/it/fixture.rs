@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -13,6 +13,7 @@ use disk::Disk;
 use intake::{Intake, Supervisor, WriteTarget};
 use journal::{Journal, ReadItem, StartPosition};
 use model::{Batch, BatchSeries, Gap, Sample, SampleValue, Series};
+use net::tls::ServerTls;
 use pull::{Pull, Settings};
 use sim::SimDisk;
 
@@ -252,4 +253,17 @@ impl PullFixture {
         assert!(values.len() <= 1, "{values:?}");
         values.pop().map(|of| of.1).unwrap_or_default()
     }
+}
+
+/// A certificate of 127.0.0.1 in `dir` that expires on 1 March 2044, and a server's settings with
+/// it.
+pub(crate) fn server_certificate(dir: &Path) -> (PathBuf, rustls::ServerConfig) {
+    let (certificate, key) = (dir.join("crt.pem"), dir.join("key.pem"));
+    let signing = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(2044, 3, 1);
+    std::fs::write(&certificate, params.self_signed(&signing).unwrap().pem()).unwrap();
+    std::fs::write(&key, signing.serialize_pem()).unwrap();
+    let tls = ServerTls { certificate: certificate.clone(), key, client_ca: None };
+    (certificate, tls.config().unwrap())
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use net::tls::{ClientTls, ServerTls};
+use net::tls::ClientTls;
 use pull::{
     CheckJobSettings, CommandProbe, DnsProbe, DnsTransport, GrpcProbe, JsonProbe, NtpProbe,
     PingProbe, Probe, RecordType, Settings, StartTls, TcpProbe,
 };
 
 use crate::checks::check;
-use crate::fixture::{PullFixture, TestTarget, http_response, wait_until};
+use crate::fixture::{PullFixture, TestTarget, http_response, server_certificate, wait_until};
 
 /// What is stored of the first attempt of a check.
 fn first_attempt(check: CheckJobSettings) -> PullFixture {
@@ -283,14 +283,8 @@ fn greeting_and_response_are_expected() {
 fn tls_begins_after_a_command() {
     let dir = std::env::temp_dir().join(format!("topdeck-pull-{:x}", journal::random_id()));
     std::fs::create_dir_all(&dir).unwrap();
-    let (certificate, key) = (dir.join("crt.pem"), dir.join("key.pem"));
-    let signing = rcgen::KeyPair::generate().unwrap();
-    let mut params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-    params.not_after = rcgen::date_time_ymd(2044, 3, 1);
-    std::fs::write(&certificate, params.self_signed(&signing).unwrap().pem()).unwrap();
-    std::fs::write(&key, signing.serialize_pem()).unwrap();
-    let tls = ServerTls { certificate: certificate.clone(), key, client_ca: None };
-    let config = Arc::new(tls.config().unwrap());
+    let (certificate, config) = server_certificate(&dir);
+    let config = Arc::new(config);
     let server = stream_server(move |stream| {
         let mut lines = BufReader::new(stream.try_clone().unwrap());
         let mut exchange = |answer: &[u8]| {
