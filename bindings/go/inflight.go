@@ -6,7 +6,8 @@ import "sync/atomic"
 // operation without a slot is counted too.
 type InFlight struct{ registered }
 
-// NewInFlight registers a table, or finds it; tags are the names of up to four tags of an operation.
+// NewInFlight registers a table, or finds it; tags are the names of up to four tags of an
+// operation.
 func NewInFlight(what Description, tags ...string) *InFlight {
 	return &InFlight{register(&series{Description: what, kind: kindInFlight, tags: tags})}
 }

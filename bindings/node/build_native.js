@@ -23,7 +23,9 @@ function build(library, output) {
   mkdirSync(path.dirname(output), { recursive: true });
   // Another run may use the existing file.
   const made = `${output}.${process.pid}`;
-  const flags = ['-shared', '-O2', '-fPIC', '-pthread', '-std=gnu11', '-Wall', '-Wextra', '-Werror'];
+  const flags = [
+    '-shared', '-O2', '-fPIC', '-pthread', '-std=gnu11', '-Wall', '-Wextra', '-Werror',
+  ];
   const sources = [path.join(__dirname, 'topdeck.c'), path.join(library, 'libtopdeck.a')];
   // Symbols of the library stay private; the addon stays loaded: its threads point to it.
   const link = ['-Wl,--exclude-libs,ALL', '-Wl,--gc-sections', '-Wl,-z,nodelete', '-lgcc_s', '-lm',

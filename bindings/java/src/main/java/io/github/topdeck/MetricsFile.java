@@ -18,7 +18,8 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * The metrics file of this process: created under a temporary name, and renamed when it is readable.
+ * The metrics file of this process: created under a temporary name, and renamed when it is
+ * readable.
  * Space is written with zeros before it is accessed, so that the file system has it.
  */
 final class MetricsFile {
