@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
-use crate::ci_part::{CiPart, CpuUse, OutputMode, PartOutcome, run_all};
+use crate::ci_part::{CiPart, CpuUse, ON_IDLE_CPU, OutputMode, PartOutcome, run_all};
 use crate::command_line::{CommandLine, target};
 use crate::part_log::PartLog;
 use crate::{bindings, clients, conformance, fuzz, loom, miri, page, suite};
@@ -80,8 +80,9 @@ const PARTS: [CiPart; 16] = [
     CiPart {
         name: "bench",
         description: "the benches compile",
-        // It uses what that part compiled: macros, build scripts and C libraries.
-        dependencies: &["build"],
+        // It uses what `build` compiled: macros, build scripts and C libraries. `doc` would wait
+        // until it leaves the build directory.
+        dependencies: &["build", "doc"],
         cpu_use: CpuUse::Background,
         run: bench,
     },
@@ -146,7 +147,8 @@ const PARTS: [CiPart; 16] = [
     CiPart {
         name: "timing",
         description: "tests that measure time, one program at a time",
-        dependencies: &["build"],
+        // The tests of the web UI have time limits, so they have more than the idle CPU.
+        dependencies: &["build", "web"],
         cpu_use: CpuUse::Exclusive,
         run: suite::run_alone,
     },
@@ -173,8 +175,8 @@ fn loom_bounded(log: &PartLog) -> Result<PartOutcome> {
 fn bench(log: &PartLog) -> Result<PartOutcome> {
     let target = target();
     let target = target.to_str().expect("BUG: the path of the repository is not UTF-8");
-    let check = "nice -n 10 cargo check --manifest-path bench/Cargo.toml --locked --target-dir";
-    CommandLine::new(check).arg(target).run(log)?;
+    let check = "cargo check --manifest-path bench/Cargo.toml --locked --target-dir";
+    CommandLine::new(&format!("{ON_IDLE_CPU} {check}")).arg(target).run(log)?;
     Ok(PartOutcome::Passed)
 }
 

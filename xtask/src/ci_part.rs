@@ -32,14 +32,17 @@ pub(crate) struct CiPart {
 pub(crate) enum CpuUse {
     /// Computes: at most as many at once as there are lanes.
     Busy,
-    /// Computes at low priority what nothing waits for: one at a time beside the busy ones, on the
-    /// CPU that they leave.
+    /// Computes what nothing waits for: one at a time beside any others, mostly by [`ON_IDLE_CPU`].
     Background,
     /// Mostly waits: beside any others.
     Idle,
-    /// Measures time: beside no other.
+    /// Measures time: beside no other but those in the background.
     Exclusive,
 }
+
+/// Starts a command with the policy `SCHED_IDLE` of the kernel: any other thread that wakes up
+/// takes its CPU at once.
+pub(crate) const ON_IDLE_CPU: &str = "chrt --idle 0";
 
 impl CiPart {
     /// Defaults of most parts; a part has another name and another `run`.
@@ -185,16 +188,15 @@ impl<'a> PartSchedule<'a> {
         let running = |cpu_use: CpuUse| {
             self.running.iter().filter(|index| self.parts[**index].cpu_use == cpu_use).count()
         };
-        if running(CpuUse::Exclusive) > 0 {
-            return None;
-        }
+        let is_exclusive = running(CpuUse::Exclusive) > 0;
+        let in_background = running(CpuUse::Background);
         let may_start = |index: &&usize| {
             let part = self.parts[**index];
             let has_lane = match part.cpu_use {
-                CpuUse::Busy => running(CpuUse::Busy) < self.lanes,
-                CpuUse::Background => running(CpuUse::Background) == 0,
-                CpuUse::Idle => true,
-                CpuUse::Exclusive => self.running.is_empty(),
+                CpuUse::Background => in_background == 0,
+                CpuUse::Busy => !is_exclusive && running(CpuUse::Busy) < self.lanes,
+                CpuUse::Idle => !is_exclusive,
+                CpuUse::Exclusive => self.running.len() == in_background,
             };
             has_lane && part.dependencies.iter().all(|name| !self.is_pending(name))
         };
@@ -338,11 +340,26 @@ mod tests {
         assert_eq!([schedule.start_next(), schedule.start_next()], [Some(4), None]);
         schedule.end(0, result(&busy));
         assert_eq!([schedule.start_next(), schedule.start_next()], [Some(3), None]);
-        for index in [2, 3, 4] {
-            assert_eq!(schedule.start_next(), None, "the last part runs alone");
+        for index in [2, 3] {
+            assert_eq!(schedule.start_next(), None, "the last part measures time");
             schedule.end(index, result(parts[index]));
         }
-        assert_eq!(schedule.start_next(), Some(6));
+        assert_eq!(schedule.start_next(), Some(6), "beside the part in the background");
+    }
+
+    #[test]
+    fn background_parts_start_beside_an_exclusive_one_and_others_do_not() {
+        let part = |cpu_use| CiPart { cpu_use, ..NONE };
+        let (busy, idle) = (part(CpuUse::Busy), part(CpuUse::Idle));
+        let (background, alone) = (part(CpuUse::Background), part(CpuUse::Exclusive));
+        let parts = [&alone, &busy, &background, &idle, &alone, &background];
+        let mut schedule = PartSchedule::new(&parts, 2);
+        assert_eq!([0; 2].map(|_| schedule.start_next()), [Some(0), Some(2)]);
+        assert_eq!(schedule.start_next(), None);
+        schedule.end(2, result(&background));
+        assert_eq!([0; 2].map(|_| schedule.start_next()), [Some(5), None]);
+        schedule.end(0, result(&alone));
+        assert_eq!([0; 3].map(|_| schedule.start_next()), [Some(1), Some(3), None]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::ci_part::PartOutcome;
+use crate::ci_part::{ON_IDLE_CPU, PartOutcome};
 use crate::command_line::{CommandLine, cores, root};
 use crate::part_log::PartLog;
 use crate::passed_tests::PassedTests;
@@ -263,7 +263,7 @@ impl Fuzzer {
                 let path = self.path.to_str().expect("BUG: the path is not UTF-8");
                 let mib = if has_pco { MEMORY_MIB_MAX_WITH_PCO } else { MEMORY_MIB_MAX };
                 CommandLine::new("sh -c")
-                    .arg(&format!("ulimit -v {ADDRESS_SPACE_KIB} && exec nice -n 10 \"$@\""))
+                    .arg(&format!("ulimit -v {ADDRESS_SPACE_KIB} && exec {ON_IDLE_CPU} \"$@\""))
                     .arg("sh")
                     .arg(path)
                     .arg(&(mib << 20).to_string())

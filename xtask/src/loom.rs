@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 
-use crate::ci_part::PartOutcome;
+use crate::ci_part::{ON_IDLE_CPU, PartOutcome};
 use crate::command_line::CommandLine;
 use crate::libtest::run_cargo_test;
 use crate::part_log::PartLog;
@@ -11,7 +11,7 @@ use crate::prefix_check::check_all_ran_with_prefix;
 
 /// The workspace that includes the lock-free files of all crates. A release build would only
 /// compile longer. Other parts wait for the build of the workspace that runs beside it.
-const MODELS: &str = "nice -n 10 cargo test --manifest-path loom/Cargo.toml --locked \
+const MODELS: &str = "cargo test --manifest-path loom/Cargo.toml --locked \
                       --no-fail-fast --target-dir loom/target loom_";
 
 /// The models, and the crates whose files they include.
@@ -20,7 +20,7 @@ const SOURCES: [&str; 5] =
 
 /// `preemptions`: maximum preemptions per execution; `None` is unbounded.
 pub(crate) fn run(log: &PartLog, preemptions: Option<u32>) -> Result<PartOutcome> {
-    let line = CommandLine::new(MODELS);
+    let line = CommandLine::new(&format!("{ON_IDLE_CPU} {MODELS}"));
     let outcome = match preemptions {
         Some(count) => {
             let line = line.env("LOOM_MAX_PREEMPTIONS", &count.to_string());

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 
-use crate::ci_part::PartOutcome;
+use crate::ci_part::{ON_IDLE_CPU, PartOutcome};
 use crate::command_line::CommandLine;
 use crate::libtest::run_cargo_test;
 use crate::part_log::PartLog;
@@ -38,7 +38,7 @@ fn interpret(log: &PartLog) -> Result<PartOutcome> {
     let packages = packages.join(" ");
     // Other parts wait for the build that runs beside it.
     let test = format!(
-        "nice -n 10 cargo +nightly miri test {packages} --locked --no-fail-fast --lib -- miri_"
+        "{ON_IDLE_CPU} cargo +nightly miri test {packages} --locked --no-fail-fast --lib -- miri_"
     );
     run_cargo_test(log, &CommandLine::new(&test), "cargo xtask ci miri").map(PartOutcome::Tests)
 }

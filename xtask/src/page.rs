@@ -182,7 +182,8 @@ fn npm(what: &str) -> CommandLine {
     CommandLine::new(&format!("npm --prefix web --no-update-notifier {what}"))
 }
 
-/// The same at low priority: it runs beside the build.
+/// The same at low priority: it runs beside the build. Its tests have time limits, which they could
+/// exceed on idle CPU alone.
 fn npm_in_background(what: &str) -> CommandLine {
     CommandLine::new(&format!("nice -n 10 npm --prefix web --no-update-notifier {what}"))
 }
