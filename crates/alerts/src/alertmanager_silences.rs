@@ -150,7 +150,7 @@ pub(crate) fn silences(state: &PublishedState, query: &RouteQuery) -> Result<Jso
     let has = |silence: &Silence, filter: &AlertMatcher| {
         silence.matchers.iter().any(|matcher| matcher.to_string() == filter.to_string())
     };
-    let mut found: Vec<&Silence> = state.silences.silences().iter().collect();
+    let mut found: Vec<&Silence> = state.silences.as_slice().iter().collect();
     found.retain(|silence| {
         filters.iter().all(|filter| has(silence, filter))
             && (creators.is_empty() || creators.contains(&silence.created_by.as_str()))

@@ -51,7 +51,7 @@ pub fn message_template_problems(contacts: &[ConfiguredContact]) -> Vec<NotifyPr
     let problems = sources.filter_map(|(name, source)| {
         let source = source?;
         let what = format!("{name}: {}", parse(&source.text).err()?);
-        Some(NotifyProblem { byte: source.byte, what })
+        Some(NotifyProblem { position: source.byte, what })
     });
     problems.collect()
 }

@@ -249,7 +249,7 @@ impl PublishedAlerts {
     /// Current state.
     pub(crate) fn read(&self) -> PublishedState {
         let state = self.lock().clone();
-        let (silences, received) = (self.silences.silences(), self.received.alerts());
+        let (silences, received) = (self.silences.snapshot(), self.received.alerts());
         PublishedState { silences, received, now_ns: (self.clock)(), ..state }
     }
 

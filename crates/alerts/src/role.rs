@@ -491,7 +491,7 @@ fn open_published(
         woken.wake();
     };
     let (silences, problem) = SilenceStore::open(Arc::new(OsDisk), &context.data, on_change);
-    notifier.set_silences(silences.silences());
+    notifier.set_silences(silences.snapshot());
     let (received, other) = ReceivedAlerts::open(Arc::new(OsDisk), &context.data, now_ns);
     let (history, third) = AlertHistory::open(Arc::new(OsDisk), &context.data);
     for what in problem.into_iter().chain(other).chain(third) {
@@ -546,7 +546,7 @@ fn register_metrics(meter: &Meter, published: &PublishedAlerts) {
         let labels = [("state", wanted.name())];
         meter.gauge("topdeck_silences", "Silences", &labels, move || {
             let state = published.read();
-            let silences = state.silences.silences().iter();
+            let silences = state.silences.as_slice().iter();
             silences.filter(|silence| silence.state(state.now_ns) == wanted).count() as f64
         });
     }

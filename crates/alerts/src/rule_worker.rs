@@ -83,7 +83,7 @@ pub(crate) struct RuleWorker {
     /// Time that may be spent on the evidence of notifications: impact and picture.
     evidence_budgets: EvidenceBudgets,
     submit_error: Option<String>,
-    submitted_ends: SubmittedEnds,
+    resolved_notifications: SubmittedEnds,
     received: Arc<ReceivedAlerts>,
     received_saved_at: Option<Instant>,
     received_error: Option<String>,
@@ -152,7 +152,7 @@ impl RuleWorker {
             submitted: SubmittedAlerts::default(),
             evidence_budgets: EvidenceBudgets::new(Instant::now()),
             submit_error: None,
-            submitted_ends: SubmittedEnds::default(),
+            resolved_notifications: SubmittedEnds::default(),
             received,
             received_saved_at: None,
             received_error: None,
@@ -208,8 +208,8 @@ impl RuleWorker {
         }
         // Their clients wait; since the stop there are no new ones.
         self.handle_requests();
-        self.save();
-        self.save_received();
+        self.save_states();
+        self.save_received_states();
     }
 
     /// A standby may not have heard of the clearances before a restart.
@@ -270,7 +270,7 @@ impl RuleWorker {
         time_ns: i64,
         arrived: Option<&BTreeSet<usize>>,
     ) -> Option<Arc<GroupReport>> {
-        self.await_ends();
+        self.await_resolved_notifications();
         let before = &self.groups[at].group;
         let mut group = before.clone();
         let began = Instant::now();
@@ -297,12 +297,12 @@ impl RuleWorker {
         }
         scheduled.group = group.clone();
         if has_changed {
-            self.record_group(at);
+            self.append_group_history(at);
         }
         if has_changed || self.saved_at.is_none_or(|at| at.elapsed() >= SAVE_INTERVAL) {
-            self.save();
+            self.save_states();
         }
-        self.submit(at);
+        self.enqueue_notifications(at);
         self.write(&group, &result);
         let rule_durations = group
             .rules()
@@ -362,7 +362,7 @@ impl RuleWorker {
     }
 
     /// Stores the states of all groups. A failure is logged when its cause changes.
-    fn save(&mut self) {
+    fn save_states(&mut self) {
         let groups = self.groups.iter().map(|scheduled| &scheduled.group).chain(&self.retired);
         let snapshots: Vec<GroupSnapshot> = groups.map(EvaluatedGroup::snapshot).collect();
         let error = self.states.write(&snapshots).err().map(|error| error.to_string());
@@ -386,7 +386,7 @@ impl RuleWorker {
 
     /// Uses other rules. Groups of the same file and name keep their states.
     fn apply(&mut self, reloaded: ReloadedRules) {
-        self.await_ends();
+        self.await_resolved_notifications();
         self.settings = reloaded.settings;
         self.has_forgotten_primary = false;
         self.user_labels = UserLabels::of(&reloaded.rules.slos);
@@ -407,12 +407,12 @@ impl RuleWorker {
         self.record_all();
         self.publish_all(reloaded.rules.problems().cloned().collect());
         self.reset_arrivals();
-        self.save();
+        self.save_states();
         self.submit_all();
     }
 
     /// Publishes a group that changed without an evaluation.
-    fn publish_group(&self, at: usize) {
+    fn publish_snapshot(&self, at: usize) {
         let group = self.groups[at].group.clone();
         self.published.update(|state| {
             let before = GroupReport::clone(&state.groups[at]);

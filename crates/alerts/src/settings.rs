@@ -184,7 +184,7 @@ impl AlertTables {
         }
         slo_settings::check(&self.slo, check);
         let problems = self.notify_problems.iter();
-        check.problems_at(problems.map(|problem| (problem.byte, problem.what.clone())));
+        check.problems_at(problems.map(|problem| (problem.position, problem.what.clone())));
     }
 }
 

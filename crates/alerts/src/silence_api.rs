@@ -115,7 +115,7 @@ pub(crate) fn list(published: &PublishedAlerts, query: &RouteQuery) -> Result<Js
         },
     };
     let state = published.read();
-    let mut found: Vec<&Silence> = state.silences.silences().iter().collect();
+    let mut found: Vec<&Silence> = state.silences.as_slice().iter().collect();
     found.retain(|one| wanted.is_none_or(|wanted| one.state(state.now_ns) == wanted));
     sort_silences(&mut found, state.now_ns);
     let silences = found.into_iter().map(|silence| silence_json(silence, state.now_ns));

@@ -96,14 +96,14 @@ impl SilenceStore {
     }
 
     /// All silences.
-    pub(crate) fn silences(&self) -> SilenceSet {
+    pub(crate) fn snapshot(&self) -> SilenceSet {
         lock(&self.silences).clone()
     }
 
     /// A silence.
     pub(crate) fn find(&self, id: &str) -> Result<Silence, SilenceStoreError> {
-        let silences = self.silences();
-        let found = silences.silences().iter().find(|silence| silence.id == id).cloned();
+        let silences = self.snapshot();
+        let found = silences.as_slice().iter().find(|silence| silence.id == id).cloned();
         found.ok_or_else(|| SilenceStoreError::NotFound(id.to_owned()))
     }
 
@@ -114,7 +114,7 @@ impl SilenceStore {
         let _changing = lock(&self.changing);
         new.check(now_ns)?;
         new.updated_ns = now_ns;
-        let mut all = self.silences().silences().to_vec();
+        let mut all = self.snapshot().as_slice().to_vec();
         if new.id.is_empty() {
             new.starts_ns = new.starts_ns.max(now_ns);
         } else {
@@ -149,7 +149,7 @@ impl SilenceStore {
     /// Ends a silence. One that has ended already stays as it is.
     pub(crate) fn expire(&self, id: &str, now_ns: i64) -> Result<Silence, SilenceStoreError> {
         let _changing = lock(&self.changing);
-        let mut all = self.silences().silences().to_vec();
+        let mut all = self.snapshot().as_slice().to_vec();
         let at = all.iter().position(|silence| silence.id == id);
         let at = at.ok_or_else(|| SilenceStoreError::NotFound(id.to_owned()))?;
         if all[at].ends_ns > now_ns {

@@ -28,7 +28,7 @@ impl CorrectedSlo {
     /// The windows of these silences in a range.
     pub(crate) fn new(slo: &Slo, silences: &SilenceSet, range: &Range<i64>) -> CorrectedSlo {
         let labels = alert_labels(slo);
-        let correcting = silences.silences().iter();
+        let correcting = silences.as_slice().iter();
         let correcting = correcting.filter(|one| one.corrects_slos() && one.matches(&labels));
         let correcting: Vec<&Silence> = correcting.collect();
         let mut windows: Vec<Window> = Vec::new();

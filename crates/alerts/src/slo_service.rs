@@ -160,7 +160,7 @@ impl SloService {
     /// period of a time to another time.
     pub(crate) fn corrected(&self, slo: &Slo, from_ns: i64, to_ns: i64) -> CorrectedSlo {
         let start_ns = slo.period.until(from_ns).start.min(from_ns);
-        CorrectedSlo::new(slo, &self.silences.silences(), &(start_ns..to_ns))
+        CorrectedSlo::new(slo, &self.silences.snapshot(), &(start_ns..to_ns))
     }
 
     /// Budget of an SLO with its history.

@@ -29,7 +29,7 @@ pub(crate) fn run_housekeeping(shared: &IntakeState) {
     loop {
         shared.target.supervisor().failpoint("ledger");
         log_space(shared);
-        log_silence(shared);
+        log_absence(shared);
         log_accepted_input(shared);
         // Keeps the schedule if the clock was set back.
         boundary = boundary.min(next_after(now()));
@@ -71,7 +71,7 @@ fn log_space(shared: &IntakeState) {
 }
 
 /// Logs sources that became absent or send again.
-fn log_silence(shared: &IntakeState) {
+fn log_absence(shared: &IntakeState) {
     let now = (shared.settings.clock)();
     for (level, line) in shared.absence.check(now, &|id| shared.ledger_reader.producer_name(id)) {
         (shared.settings.log)(level, &line);

@@ -48,7 +48,7 @@ struct TrackedAlert {
     /// By name of the escalation, from the time at which a group sent the alert to it.
     escalations: BTreeMap<String, EscalationProgress>,
     /// Whether the contacts that know the alert have to hear of its new state at once.
-    is_untold: bool,
+    is_unqueued: bool,
     /// Whether the log has its end, which a group sends later.
     is_end_noted: bool,
 }
@@ -75,7 +75,7 @@ pub(crate) enum DeliveryHold {
 #[derive(Debug, Default)]
 pub(crate) struct DispatchReport {
     /// Number of notifications that were added to the log.
-    pub(crate) told: usize,
+    pub(crate) queued: usize,
     pub(crate) warnings: Vec<String>,
     /// Panics, each with what it cost.
     pub(crate) panics: Vec<String>,
@@ -154,7 +154,7 @@ impl AlertDispatcher {
             },
             now_ns,
         );
-        let is_untold = match notification.state {
+        let is_unqueued = match notification.state {
             NotifiedState::Acknowledged => true,
             // After a restart a group does not know what contacts were told.
             NotifiedState::Resolved => !is_reported,
@@ -178,7 +178,7 @@ impl AlertDispatcher {
         }
         let is_end_noted = false;
         let tracked =
-            TrackedAlert { notification, labels, bytes, escalations, is_untold, is_end_noted };
+            TrackedAlert { notification, labels, bytes, escalations, is_unqueued, is_end_noted };
         self.alerts.insert(id, tracked);
     }
 
@@ -196,9 +196,9 @@ impl AlertDispatcher {
         lock_log(log).sync()?;
         let AlertDispatcher { receivers, groups, alerts, .. } = self;
         let mut run = DispatchRun::new(receivers, log, supervisor, alerts, now_ns, hold);
-        for alert in alerts.values_mut().filter(|alert| alert.is_untold) {
-            run.tell_state(&alert.notification)?;
-            alert.is_untold = false;
+        for alert in alerts.values_mut().filter(|alert| alert.is_unqueued) {
+            run.enqueue_state(&alert.notification)?;
+            alert.is_unqueued = false;
         }
         groups.flush_due(now_ns, |group| run.send_group(alerts, group))?;
         for alert in alerts.values_mut() {
@@ -220,7 +220,7 @@ impl AlertDispatcher {
 
     /// Time at which [`AlertDispatcher::run`] has something to do, if nothing is submitted before.
     pub(crate) fn next_due_ns(&self) -> Option<i64> {
-        if self.alerts.values().any(|alert| alert.is_untold) {
+        if self.alerts.values().any(|alert| alert.is_unqueued) {
             return Some(i64::MIN);
         }
         let steps = self.alerts.values().filter(|alert| alert.notification.needs_attention());
@@ -239,7 +239,7 @@ impl AlertDispatcher {
         let bytes = &mut self.bytes;
         self.alerts.retain(|id, alert| {
             let is_resolved = alert.notification.state == NotifiedState::Resolved;
-            let is_needed = !is_resolved || alert.is_untold || waiting.contains(id.as_str());
+            let is_needed = !is_resolved || alert.is_unqueued || waiting.contains(id.as_str());
             if !is_needed {
                 *bytes = bytes.saturating_sub(alert.bytes);
                 lock_log(log).forget_end(id);

@@ -61,7 +61,7 @@ pub(crate) fn read_alertmanager_file(
     let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
     let located = |found: Vec<NotifyProblem>| -> Vec<String> {
         let text = |problem: NotifyProblem| {
-            format!("{shown}:{}: {}", position_text(problem.byte), problem.what)
+            format!("{shown}:{}: {}", position_text(problem.position), problem.what)
         };
         found.into_iter().map(text).collect()
     };
@@ -78,16 +78,19 @@ fn read_text(
     let (start, mut value) = (root.span().start, root.into_inner());
     let DeValue::Table(root) = &mut value else {
         let what = "expected a mapping with `route` and `receivers`".to_owned();
-        return Err(vec![NotifyProblem { byte: start, what }]);
+        return Err(vec![NotifyProblem { position: start, what }]);
     };
     let (mut problems, mut unused) = (Vec::new(), Vec::new());
     for key in root.keys() {
         let (byte, name) = (key.span().start, &**key.get_ref());
         if !KEYS.contains(&name) {
-            problems.push(NotifyProblem { byte, what: unknown_name("key", name, KEYS) });
+            problems.push(NotifyProblem { position: byte, what: unknown_name("key", name, KEYS) });
         }
         if let Some((_, instead)) = UNUSED.iter().find(|(unused, _)| *unused == name) {
-            unused.push(NotifyProblem { byte, what: format!("{name} is not used: {instead}") });
+            unused.push(NotifyProblem {
+                position: byte,
+                what: format!("{name} is not used: {instead}"),
+            });
         }
     }
     list_receivers(root, receivers, &mut problems, &mut unused);
@@ -102,7 +105,9 @@ fn read_text(
             let route = read_table("route", value, &mut problems);
             parts.route = route.map(|route| (key.span().start, route));
         }
-        None => problems.push(NotifyProblem { byte: start, what: "`route` is missing".to_owned() }),
+        None => {
+            problems.push(NotifyProblem { position: start, what: "`route` is missing".to_owned() })
+        }
     }
     for value in table_array(root, "inhibit_rules", &mut problems) {
         parts.inhibit.extend(read_table::<InhibitTable>("inhibit_rules", value, &mut problems));
@@ -144,13 +149,13 @@ fn list_receivers(
                 "receiver {name:?}{has} is not configured; add a [[contact]], [[rotation]] or \
                  [[escalation]] of this name"
             );
-            problems.push(NotifyProblem { byte, what });
+            problems.push(NotifyProblem { position: byte, what });
         } else if !kinds.is_empty() {
             let what = format!(
                 "{} of receiver {name:?} is not used: topdeck has its own {name:?}",
                 kinds.join(", ")
             );
-            unused.push(NotifyProblem { byte, what });
+            unused.push(NotifyProblem { position: byte, what });
         }
     }
 }
@@ -183,7 +188,7 @@ fn replace_in_table(table: &mut DeTable<'_>, problems: &mut NotifyProblems) {
         };
         let Some(labels) = value.get_ref().as_table() else {
             let what = format!("{old} is not a mapping of labels");
-            problems.push(NotifyProblem { byte: value.span().start, what });
+            problems.push(NotifyProblem { position: value.span().start, what });
             continue;
         };
         for (label, value) in labels {
@@ -192,7 +197,7 @@ fn replace_in_table(table: &mut DeTable<'_>, problems: &mut NotifyProblems) {
                 DeValue::Boolean(flag) => flag.to_string(),
                 _ => {
                     let what = format!("the value of label {:?} is not a text", label.get_ref());
-                    problems.push(NotifyProblem { byte: value.span().start, what });
+                    problems.push(NotifyProblem { position: value.span().start, what });
                     continue;
                 }
             };

@@ -71,13 +71,13 @@ pub fn read_contacts(root: &DeTable<'_>) -> (Vec<ConfiguredContact>, Vec<NotifyP
     let tables = table_array(root, "contact", &mut problems);
     if let Some(first) = tables.get(CONTACTS_MAX) {
         let what = format!("contacts limit ({CONTACTS_MAX}) reached");
-        problems.push(NotifyProblem { byte: first.span().start, what });
+        problems.push(NotifyProblem { position: first.span().start, what });
     }
     for table in tables.iter().take(CONTACTS_MAX) {
         match read_contact(table) {
             Ok(contact) if positions.contains_key(&contact.name) => {
                 let what = format!("duplicate [[contact]] name {:?}", contact.name);
-                problems.push(NotifyProblem { byte: key_position(table, "name"), what });
+                problems.push(NotifyProblem { position: key_position(table, "name"), what });
             }
             Ok(contact) => {
                 positions.insert(contact.name.clone(), key_position(table, "failover"));
@@ -87,7 +87,7 @@ pub fn read_contacts(root: &DeTable<'_>) -> (Vec<ConfiguredContact>, Vec<NotifyP
         }
     }
     problems.extend(failover_problems(&contacts, &positions));
-    model::sort::by_key(&mut problems, |problem| problem.byte);
+    model::sort::by_key(&mut problems, |problem| problem.position);
     (contacts, problems)
 }
 
@@ -122,14 +122,14 @@ fn failover_problems(
                 format!("failover {failover:?} leads back to {:?}", contact.name)
             }
         };
-        problems.push(NotifyProblem { byte: positions[&contact.name], what });
+        problems.push(NotifyProblem { position: positions[&contact.name], what });
     }
     problems
 }
 
 fn read_contact(value: &Spanned<DeValue<'_>>) -> Result<ConfiguredContact, Vec<NotifyProblem>> {
     let start = value.span().start;
-    let at = |byte: usize, what: String| vec![NotifyProblem { byte, what }];
+    let at = |byte: usize, what: String| vec![NotifyProblem { position: byte, what }];
     let of_toml =
         |error: toml::de::Error| vec![NotifyProblem::of_toml(start, &error, &COMMON_KEYS)];
     let Some(table) = value.get_ref().as_table() else {
@@ -165,7 +165,7 @@ fn read_contact(value: &Spanned<DeValue<'_>>) -> Result<ConfiguredContact, Vec<N
     }
     contact.check(&mut keys);
     if !keys.is_empty() {
-        let problem = |(key, what)| NotifyProblem { byte: key_position(value, key), what };
+        let problem = |(key, what)| NotifyProblem { position: key_position(value, key), what };
         return Err(keys.into_problems().map(problem).collect());
     }
     let default = DeliveryPolicy::default();
@@ -203,7 +203,7 @@ mod tests {
         let line = |byte: usize| text[..byte].matches('\n').count() + 1;
         let (_, problems) = read_contacts(&root);
         let found: Vec<String> =
-            problems.iter().map(|p| format!("{}: {}", line(p.byte), p.what)).collect();
+            problems.iter().map(|p| format!("{}: {}", line(p.position), p.what)).collect();
         assert_eq!(found, expected);
     }
 
@@ -237,7 +237,7 @@ give_up_after = '3h'
         assert_eq!(contacts.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["ok"]);
         assert_eq!(contacts[0].policy.give_up_after, Duration::from_secs(3 * 3600));
         let line = |byte: usize| text[..byte].matches('\n').count() + 1;
-        let lines: Vec<usize> = problems.iter().map(|problem| line(problem.byte)).collect();
+        let lines: Vec<usize> = problems.iter().map(|problem| line(problem.position)).collect();
         assert_eq!(lines, [4, 9, 13]);
         assert!(problems[0].what.starts_with("url: scheme is neither http nor https"));
         assert!(
@@ -279,7 +279,7 @@ give_up_after = '3h'
         let text = format!("{PAGER}failover_after = '5'\n");
         let root = DeTable::parse(&text).unwrap().into_inner();
         let (_, problems) = read_contacts(&root);
-        assert!(text[problems[0].byte..].starts_with("'5'"), "{problems:?}");
+        assert!(text[problems[0].position..].starts_with("'5'"), "{problems:?}");
     }
 
     #[test]

@@ -220,7 +220,7 @@ impl DeliveryLog {
             lock,
         };
         log.state.interrupt_attempts(None);
-        log.state.forget_known_ends();
+        log.state.forget_notified_ends();
         log.compact_if_large()?;
         Ok(log)
     }
@@ -239,8 +239,8 @@ impl DeliveryLog {
         let mut is_new = false;
         for (at, contact) in contacts.iter().enumerate() {
             let key = &notification.key;
-            let is_meant = at == 0 || self.state.knows_alert(contact, &key.alert_id);
-            if is_meant && !self.state.is_known(contact, key) {
+            let is_meant = at == 0 || self.state.is_notified_of_alert(contact, &key.alert_id);
+            if is_meant && !self.state.is_notified(contact, key) {
                 self.add_delivery(contact, notification, now_ns)?;
                 is_new = true;
             }
@@ -387,13 +387,13 @@ impl DeliveryLog {
     }
 
     /// Whether a contact has or will get any notification of an alert.
-    pub(crate) fn knows_alert(&self, contact: &str, alert_id: &str) -> bool {
-        self.state.knows_alert(contact, alert_id)
+    pub(crate) fn is_notified_of_alert(&self, contact: &str, alert_id: &str) -> bool {
+        self.state.is_notified_of_alert(contact, alert_id)
     }
 
     /// Whether a contact has or will get a notification, or a newer one of the alert.
-    pub(crate) fn is_known(&self, contact: &str, key: &NotificationKey) -> bool {
-        self.state.is_known(contact, key)
+    pub(crate) fn is_notified(&self, contact: &str, key: &NotificationKey) -> bool {
+        self.state.is_notified(contact, key)
     }
 
     /// The newest notification of an alert to a contact.

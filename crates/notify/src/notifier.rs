@@ -509,7 +509,7 @@ impl NotifierShared {
         if let Some(error) = error.as_ref().filter(|_| is_new_error) {
             (self.options.log)(LogLevel::Error, error);
         }
-        if report.told > 0 || error.is_some() {
+        if report.queued > 0 || error.is_some() {
             lock(&self.workers).iter().for_each(|worker| worker.wake());
         }
         if error.is_some() {

@@ -9,8 +9,9 @@ use crate::nearest_name::with_nearest_key;
 /// Problem of a settings file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotifyProblem {
-    /// Position in the file, in bytes.
-    pub byte: usize,
+    /// Position in the file: a byte of TOML; line and column in one number of the YAML of an
+    /// Alertmanager, which `position_text` splits.
+    pub position: usize,
     /// The problem.
     pub what: String,
 }
@@ -20,7 +21,7 @@ impl NotifyProblem {
     /// `more` are keys of the table that this reader does not know.
     pub(crate) fn of_toml(start: usize, error: &toml::de::Error, more: &[&str]) -> NotifyProblem {
         let byte = error.span().map_or(start, |span| span.start);
-        NotifyProblem { byte, what: with_nearest_key(error.message(), more) }
+        NotifyProblem { position: byte, what: with_nearest_key(error.message(), more) }
     }
 }
 
@@ -37,7 +38,7 @@ pub(crate) fn table_array<'t, 'a>(
         return tables;
     }
     let what = format!("{key} is not an array of tables; write [[{key}]]");
-    problems.push(NotifyProblem { byte: found.span().start, what });
+    problems.push(NotifyProblem { position: found.span().start, what });
     &[]
 }
 
@@ -49,7 +50,7 @@ pub(crate) fn read_table<T: DeserializeOwned>(
 ) -> Option<T> {
     let start = value.span().start;
     let Some(table) = value.get_ref().as_table() else {
-        problems.push(NotifyProblem { byte: start, what: format!("{key} is not a table") });
+        problems.push(NotifyProblem { position: start, what: format!("{key} is not a table") });
         return None;
     };
     let table = Spanned::new(value.span(), table.clone());

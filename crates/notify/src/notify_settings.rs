@@ -78,10 +78,10 @@ impl NotifySettings {
         if needs_route && routing.is_none() && problems.is_empty() {
             let byte = table_array(root, "contact", &mut problems)[0].span().start;
             let what = "contacts receive no alerts without a route; add [route] with `receiver`";
-            problems.push(NotifyProblem { byte, what: what.to_owned() });
+            problems.push(NotifyProblem { position: byte, what: what.to_owned() });
         }
         if !problems.is_empty() {
-            model::sort::by_key(&mut problems, |problem| problem.byte);
+            model::sort::by_key(&mut problems, |problem| problem.position);
             return Err(problems);
         }
         let routing = routing.unwrap_or_default();
@@ -116,7 +116,7 @@ fn read_routing(
 ) -> (Option<RoutingTree>, Vec<String>) {
     let entry = |key: &str| root.iter().find(|(found, _)| found.get_ref() == key);
     if let Some((key, value)) = entry(FILE_KEY) {
-        let mut add = |byte, what| problems.push(NotifyProblem { byte, what });
+        let mut add = |byte, what| problems.push(NotifyProblem { position: byte, what });
         for other in ["route", "inhibit", "time_interval"] {
             if let Some((other_key, _)) = entry(other) {
                 let what = format!("{other} and {FILE_KEY} exclude each other; keep one");
@@ -183,7 +183,7 @@ impl<'a> ReceiverNames<'a> {
     }
 
     pub(crate) fn add(&mut self, byte: usize, what: impl Into<String>) {
-        self.problems.push(NotifyProblem { byte, what: what.into() });
+        self.problems.push(NotifyProblem { position: byte, what: what.into() });
     }
 
     pub(crate) fn problem_count(&self) -> usize {

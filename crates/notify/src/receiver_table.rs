@@ -79,12 +79,12 @@ impl ReceiverTable {
     }
 
     /// The contact of a contact or a rotation; none if nobody is on call. Of a rotation whose
-    /// members include some that `knows` the alert, these: a handover does not page somebody else
+    /// members include some that `is_notified`, these: a handover does not page somebody else
     /// for the same state. Else `on_call` says who is.
     pub(crate) fn contacts_of(
         &self,
         receiver: &str,
-        knows: impl Fn(&str) -> bool,
+        is_notified: impl Fn(&str) -> bool,
         on_call: impl FnOnce(&OnCallRotation) -> Option<String>,
     ) -> Vec<String> {
         let Some(rotation) = self.rotations.get(receiver) else {
@@ -94,11 +94,11 @@ impl ReceiverTable {
                 .into_iter()
                 .collect();
         };
-        let known = rotation.all_members().filter(|member| knows(member));
-        let mut known: Vec<String> = known.map(str::to_owned).collect();
-        if known.is_empty() {
-            known.extend(on_call(rotation));
+        let notified = rotation.all_members().filter(|member| is_notified(member));
+        let mut contacts: Vec<String> = notified.map(str::to_owned).collect();
+        if contacts.is_empty() {
+            contacts.extend(on_call(rotation));
         }
-        known
+        contacts
     }
 }

@@ -183,7 +183,7 @@ impl SilenceSet {
     }
 
     /// All silences.
-    pub fn silences(&self) -> &[Silence] {
+    pub fn as_slice(&self) -> &[Silence] {
         &self.0
     }
 

@@ -52,7 +52,7 @@ impl SettingsArgument {
             if problems.is_empty() { Ok(settings) } else { Err(problems) }
         });
         let settings = read.map_err(|found| {
-            document.problems_at(found.into_iter().map(|problem| (problem.byte, problem.what)))
+            document.problems_at(found.into_iter().map(|problem| (problem.position, problem.what)))
         })?;
         Ok((settings, AlertMessageTemplates::of_settings(&document)))
     }

@@ -41,7 +41,7 @@ impl RuleWorker {
         selection: &AlertSelection,
         change: &AlertChange,
     ) -> AlertChangeReply {
-        let own = self.change_own(selection, change)?;
+        let own = self.change_rule_alert(selection, change)?;
         let mut received = ChangedAlerts::default();
         let changed = self.received.change(|alert| {
             if !alert.is_firing || !selection.contains(&alert.labels) {
@@ -65,8 +65,8 @@ impl RuleWorker {
             Arc::make_mut(&mut state.clearances).add(clearances, now_ns);
         });
         if matches!(changed, Ok(true)) {
-            self.record_received();
-            self.submit_received();
+            self.append_received_history();
+            self.enqueue_received_notifications();
         }
         self.published.advance_revision();
         if let Err(error) = changed {
@@ -83,7 +83,7 @@ impl RuleWorker {
     }
 
     /// Changes alerts of rules. If the states cannot be stored, they stay as they were.
-    fn change_own(
+    fn change_rule_alert(
         &mut self,
         selection: &AlertSelection,
         change: &AlertChange,
@@ -123,7 +123,7 @@ impl RuleWorker {
         if before.is_empty() {
             return Ok(());
         }
-        self.save();
+        self.save_states();
         if let Some(error) = &self.save_error {
             let what = format!("{error}; nothing is changed; retry");
             for (at, group) in before {
@@ -132,9 +132,9 @@ impl RuleWorker {
             return Err(RouteError::Unavailable(what));
         }
         for (at, _) in before {
-            self.record_group(at);
-            self.publish_group(at);
-            self.submit(at);
+            self.append_group_history(at);
+            self.publish_snapshot(at);
+            self.enqueue_notifications(at);
         }
         Ok(())
     }

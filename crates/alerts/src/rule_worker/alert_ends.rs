@@ -29,8 +29,8 @@ impl SubmittedEnds {
 impl RuleWorker {
     /// Waits until the ends that were submitted are durable. Called before alerts that ended may be
     /// forgotten.
-    pub(super) fn await_ends(&mut self) {
-        let ends = &mut self.submitted_ends;
+    pub(super) fn await_resolved_notifications(&mut self) {
+        let ends = &mut self.resolved_notifications;
         if !ends.are_open {
             return;
         }

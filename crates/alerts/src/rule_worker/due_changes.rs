@@ -16,25 +16,25 @@ impl RuleWorker {
         for at in 0..self.groups.len() {
             if self.groups[at].group.expire_acknowledgements(now_ns) {
                 is_changed = true;
-                self.record_group(at);
-                self.save();
-                self.publish_group(at);
-                self.submit(at);
+                self.append_group_history(at);
+                self.save_states();
+                self.publish_snapshot(at);
+                self.enqueue_notifications(at);
             }
         }
-        self.await_ends();
+        self.await_resolved_notifications();
         match self.received.apply_due_changes(now_ns) {
             Ok(has_changed) => {
                 is_changed |= has_changed;
-                self.submit_received();
+                self.enqueue_received_notifications();
             }
             Err(error) => self.log_received_error(Some(error.to_string())),
         }
-        self.record_received();
+        self.append_received_history();
         if self.received_saved_at.is_none_or(|at| at.elapsed() >= SAVE_INTERVAL) {
-            self.save_received();
+            self.save_received_states();
         }
-        let silences = self.silences.silences();
+        let silences = self.silences.snapshot();
         let active: Vec<String> = silences.active(now_ns).ids().map(str::to_owned).collect();
         if active != self.active_silences {
             self.active_silences = active;
@@ -50,9 +50,9 @@ impl RuleWorker {
         let now_ns = self.intake.now();
         let expiries = self.groups.iter().filter_map(|scheduled| scheduled.group.next_expiry_ns());
         let deadlines = expiries.chain(self.received.next_deadline_ns());
-        let silences = self.silences.silences();
+        let silences = self.silences.snapshot();
         // Recurrences have no list of changes.
-        let next_look = (!silences.silences().is_empty()).then_some(WAIT_MAX);
+        let next_look = (!silences.as_slice().is_empty()).then_some(WAIT_MAX);
         let wait = |at_ns: i64| {
             let wait_ns = at_ns.saturating_sub(now_ns).max(0).unsigned_abs();
             Duration::from_nanos(wait_ns).min(WAIT_MAX)
@@ -61,7 +61,7 @@ impl RuleWorker {
     }
 
     /// Submits the states of alerts from outside that the notifier does not know.
-    pub(super) fn submit_received(&mut self) {
+    pub(super) fn enqueue_received_notifications(&mut self) {
         let version = self.received.state_version();
         if !self.notifier.is_running() || self.submitted_version == Some(version) {
             return;
@@ -75,7 +75,7 @@ impl RuleWorker {
         for notification in self.submitted_received_alerts.changes(&alerts, self.intake.now()) {
             match self.notifier.submit(notification.clone()) {
                 Ok(()) => {
-                    self.submitted_ends.note(&notification);
+                    self.resolved_notifications.note(&notification);
                     self.submitted_received_alerts.record(notification);
                 }
                 Err(cause) => error = Some(format!("alerts are not sent: {cause}")),
@@ -87,7 +87,7 @@ impl RuleWorker {
 
     /// Stores alerts from outside of which only the end is another one: each repetition of an alert
     /// that fires puts it off.
-    pub(super) fn save_received(&mut self) {
+    pub(super) fn save_received_states(&mut self) {
         self.received_saved_at = Some(Instant::now());
         if let Err(error) = self.received.write_all() {
             self.log_received_error(Some(error.to_string()));

@@ -44,7 +44,7 @@ impl RuleWorker {
     }
 
     /// Records the changes of a group.
-    pub(super) fn record_group(&mut self, at: usize) {
+    pub(super) fn append_group_history(&mut self, at: usize) {
         let now_ns = self.intake.now();
         let entries = self.history_writer.recorder.of_group(&self.groups[at].group, now_ns);
         self.append_history(entries);
@@ -52,7 +52,7 @@ impl RuleWorker {
 
     /// Records the changes of all groups, and the ends of alerts of groups that are gone.
     pub(super) fn record_all(&mut self) {
-        (0..self.groups.len()).for_each(|at| self.record_group(at));
+        (0..self.groups.len()).for_each(|at| self.append_group_history(at));
         let now_ns = self.intake.now();
         let groups = self.groups.iter().map(|scheduled| &scheduled.group);
         let entries = self.history_writer.recorder.of_removed(groups, now_ns);
@@ -60,7 +60,7 @@ impl RuleWorker {
     }
 
     /// Records the changes of alerts from outside.
-    pub(super) fn record_received(&mut self) {
+    pub(super) fn append_received_history(&mut self) {
         // Before the alerts: a change in between is recorded with the next one.
         let version = self.received.state_version();
         if self.history_writer.received_version == Some(version) {

@@ -119,8 +119,8 @@ impl RuleWorker {
             self.received.change(|alert| find(alert).is_some_and(|found| change(alert, found)));
         match changed {
             Ok(_) => {
-                self.record_received();
-                self.submit_received();
+                self.append_received_history();
+                self.enqueue_received_notifications();
                 self.published.advance_revision();
                 true
             }

@@ -14,7 +14,7 @@ impl RuleWorker {
     /// Submits what the notifier does not know of all groups, and the end of alerts of groups that
     /// are gone.
     pub(super) fn submit_all(&mut self) {
-        self.submit_received();
+        self.enqueue_received_notifications();
         self.submit_groups(0..self.groups.len());
         let groups = self.groups.iter().map(|scheduled| &scheduled.group);
         for (key, end) in self.submitted.ends_of_removed(groups, self.intake.now()) {
@@ -23,7 +23,7 @@ impl RuleWorker {
     }
 
     /// Submits what the notifier does not know of a group.
-    pub(super) fn submit(&mut self, at: usize) {
+    pub(super) fn enqueue_notifications(&mut self, at: usize) {
         self.submit_groups(at..at + 1);
     }
 
@@ -64,7 +64,7 @@ impl RuleWorker {
     fn submit_one(&mut self, group: (String, String), submitted: RoutedNotification) {
         let error = match self.notifier.submit(submitted.clone()) {
             Ok(()) => {
-                self.submitted_ends.note(&submitted.notification);
+                self.resolved_notifications.note(&submitted.notification);
                 self.submitted.record(group, submitted);
                 None
             }

@@ -39,7 +39,7 @@ impl StoredSilences {
     }
 
     fn ids(&self) -> Vec<String> {
-        self.store.silences().silences().iter().map(|silence| silence.id.clone()).collect()
+        self.store.snapshot().as_slice().iter().map(|silence| silence.id.clone()).collect()
     }
 }
 

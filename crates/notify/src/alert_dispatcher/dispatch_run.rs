@@ -36,7 +36,7 @@ pub(super) struct DispatchRun<'a> {
 /// What a run does of an alert, for failpoints and reports of panics.
 #[derive(Clone, Copy, Debug)]
 enum DispatchStep {
-    /// Who knows the alert hears of its new state.
+    /// The new state goes to the contacts that have a notification of the alert.
     State,
     /// A group sends it.
     Group,
@@ -56,8 +56,8 @@ impl DispatchStep {
 
 /// What a group sent of an alert.
 struct GroupOutcome {
-    /// When the receiver was last told; `i64::MIN` if it was not.
-    told_ns: i64,
+    /// When a message to the receiver was last queued; `i64::MIN` if none was.
+    queued_ns: i64,
     is_anybody_on_call: bool,
 }
 
@@ -79,15 +79,15 @@ impl<'a> DispatchRun<'a> {
         self.report
     }
 
-    /// Tells those who know an alert its new state.
-    pub(super) fn tell_state(&mut self, notification: &Notification) -> Result<()> {
-        let told = self.catch_panic(DispatchStep::State, &notification.key, |run| {
-            for contact in run.knowing_contacts(notification) {
-                run.tell(&contact, notification)?;
+    /// Queues the new state for the contacts that have a notification of the alert.
+    pub(super) fn enqueue_state(&mut self, notification: &Notification) -> Result<()> {
+        let queued = self.catch_panic(DispatchStep::State, &notification.key, |run| {
+            for contact in run.notified_contacts(notification) {
+                run.enqueue(&contact, notification)?;
             }
             Ok(())
         });
-        told.unwrap_or(Ok(()))
+        queued.unwrap_or(Ok(()))
     }
 
     /// Makes an end durable that a group sends later.
@@ -111,15 +111,15 @@ impl<'a> DispatchRun<'a> {
         done.map_err(|panic| self.report.panics.push(report(panic))).ok()
     }
 
-    /// Returns the time at which the receiver was last told. If nobody is on call it was never
-    /// told: the group is looked at again until somebody is.
+    /// Returns the time at which a message to the receiver was last queued. If nobody is on call,
+    /// none was: the group is looked at again until somebody is.
     pub(super) fn send_group(
         &mut self,
         alerts: &mut BTreeMap<String, TrackedAlert>,
         group: &GroupNotification,
     ) -> Result<i64> {
         self.supervisor.failpoint(format_args!("notify receiver {}", group.receiver));
-        let (mut told_ns, mut is_anybody_on_call) = (i64::MIN, true);
+        let (mut queued_ns, mut is_anybody_on_call) = (i64::MIN, true);
         for id in group.firing.iter().chain(&group.resolved) {
             let Some(alert) = alerts.get_mut(id) else { continue };
             let key = alert.notification.key.clone();
@@ -128,13 +128,13 @@ impl<'a> DispatchRun<'a> {
                 run.send_of_group(alert, group, is_new)
             });
             let Some(outcome) = sent.transpose()? else { continue };
-            told_ns = told_ns.max(outcome.told_ns);
+            queued_ns = queued_ns.max(outcome.queued_ns);
             is_anybody_on_call &= outcome.is_anybody_on_call;
         }
         Ok(match is_anybody_on_call {
             false => i64::MIN,
-            true if told_ns == i64::MIN => self.now_ns,
-            true => told_ns,
+            true if queued_ns == i64::MIN => self.now_ns,
+            true => queued_ns,
         })
     }
 
@@ -163,19 +163,19 @@ impl<'a> DispatchRun<'a> {
         let needs_attention = notification.needs_attention();
         if needs_attention && group.reason == GroupReason::RepeatInterval {
             let is_anybody_on_call = self.remind(alert, group, &notification)?;
-            return Ok(GroupOutcome { told_ns: self.now_ns, is_anybody_on_call });
+            return Ok(GroupOutcome { queued_ns: self.now_ns, is_anybody_on_call });
         }
-        let (mut told_ns, mut is_anybody_on_call) = (i64::MIN, true);
-        let mut contacts = self.knowing_contacts(&notification);
+        let (mut queued_ns, mut is_anybody_on_call) = (i64::MIN, true);
+        let mut contacts = self.notified_contacts(&notification);
         let escalation = self.receivers.escalation(&group.receiver);
         if needs_attention && let Some(policy) = escalation {
             // One of before a restart goes on from its first message.
-            let first_ns = self.told_times(&notification).into_iter().min();
+            let first_ns = self.queued_times(&notification).into_iter().min();
             let progress = alert.escalations.get_mut(&group.receiver).filter(|_| is_new);
             if let (Some(progress), Some(first_ns)) = (progress, first_ns) {
                 progress.base_ns = first_ns;
             }
-            is_anybody_on_call = self.is_anybody_on_duty(policy);
+            is_anybody_on_call = self.has_anybody_on_call(policy);
         } else if needs_attention {
             let receiver = &group.receiver;
             let on_call = self.contacts_of(receiver, &notification.key, self.now_ns);
@@ -190,13 +190,13 @@ impl<'a> DispatchRun<'a> {
             contacts.extend(on_call);
         }
         for contact in contacts {
-            if self.tell(&contact, &notification)? {
-                told_ns = self.now_ns;
+            if self.enqueue(&contact, &notification)? {
+                queued_ns = self.now_ns;
             }
         }
-        let known_ns = self.told_times(&notification).into_iter().max();
-        told_ns = told_ns.max(known_ns.unwrap_or(told_ns));
-        Ok(GroupOutcome { told_ns, is_anybody_on_call })
+        let last_queued_ns = self.queued_times(&notification).into_iter().max();
+        queued_ns = queued_ns.max(last_queued_ns.unwrap_or(queued_ns));
+        Ok(GroupOutcome { queued_ns, is_anybody_on_call })
     }
 
     /// Repeats the state of an alert to those who are in charge of it now; whether there are any.
@@ -212,9 +212,9 @@ impl<'a> DispatchRun<'a> {
                 let reached = alert.escalations.get(receiver).map_or(0, |progress| progress.next);
                 let steps = policy.steps.iter().take(reached);
                 let receivers = steps.flat_map(|step| &step.receivers);
-                receivers.flat_map(|one| self.on_duty(one)).collect()
+                receivers.flat_map(|one| self.current_contacts(one)).collect()
             }
-            None => self.on_duty(receiver).into_iter().collect(),
+            None => self.current_contacts(receiver).into_iter().collect(),
         };
         for contact in &contacts {
             let newest = lock_log(self.log).newest(contact, &notification.key.alert_id);
@@ -234,7 +234,7 @@ impl<'a> DispatchRun<'a> {
                 None => {}
             }
             reminder.at_ns = self.now_ns;
-            self.tell(contact, &reminder)?;
+            self.enqueue(contact, &reminder)?;
         }
         Ok(!contacts.is_empty())
     }
@@ -254,9 +254,9 @@ impl<'a> DispatchRun<'a> {
             while let Some(step) = policy.steps.get(progress.next) {
                 let due_ns = progress.base_ns.saturating_add(nanos(step.after));
                 let (now_ns, next) = (self.now_ns, progress.next);
-                let is_audible = || groups.audible_receivers(labels, now_ns).contains(name);
+                let is_unmuted = || groups.unmuted_receivers(labels, now_ns).contains(name);
                 let made = self.catch_panic(DispatchStep::Escalation, &notification.key, |run| {
-                    run.make_step(policy, next, due_ns, &is_audible, notification)
+                    run.make_step(policy, next, due_ns, &is_unmuted, notification)
                 });
                 // After a panic the next step follows at its time.
                 if !made.unwrap_or(Ok(due_ns <= now_ns))? {
@@ -274,7 +274,7 @@ impl<'a> DispatchRun<'a> {
         policy: &EscalationPolicy,
         next: usize,
         due_ns: i64,
-        is_audible: &dyn Fn() -> bool,
+        is_unmuted: &dyn Fn() -> bool,
         notification: &Notification,
     ) -> Result<bool> {
         let (key, Some(step)) = (&notification.key, policy.steps.get(next)) else {
@@ -283,12 +283,12 @@ impl<'a> DispatchRun<'a> {
         let before = next.checked_sub(1).and_then(|before| policy.steps.get(before));
         let is_early = due_ns > self.now_ns;
         let is_skipped = before.is_some_and(|before| !self.is_reachable(before, key));
-        if (is_early && !is_skipped) || !is_audible() {
+        if (is_early && !is_skipped) || !is_unmuted() {
             return Ok(false);
         }
         let contacts = self.contacts_of_step(step, key, due_ns.min(self.now_ns));
         for contact in &contacts {
-            self.tell(contact, notification)?;
+            self.enqueue(contact, notification)?;
         }
         if is_early {
             self.warn_skipped(policy, next, key);
@@ -306,7 +306,7 @@ impl<'a> DispatchRun<'a> {
     fn warn_skipped(&mut self, policy: &EscalationPolicy, next: usize, key: &NotificationKey) {
         let EscalationPolicy { name, steps } = policy;
         let before = next.checked_sub(1).and_then(|before| steps.get(before));
-        let contacts = before.map(|step| self.told_contacts(step, &key.alert_id));
+        let contacts = before.map(|step| self.notified_contacts_of_step(step, &key.alert_id));
         let cause = match contacts.is_none_or(|contacts| contacts.is_empty()) {
             true => format!("nobody of step {next} is on call"),
             false => format!("no contact of step {next} is reachable"),
@@ -318,11 +318,11 @@ impl<'a> DispatchRun<'a> {
     }
 
     /// Whether a contact of a step has a notification of the alert, may still get it, or has a
-    /// failover. While deliveries are held nobody knows, and nobody was tried before they were
-    /// released.
+    /// failover. While deliveries are held nobody is notified, and nobody was tried before
+    /// they were released.
     fn is_reachable(&self, step: &EscalationStep, key: &NotificationKey) -> bool {
         let DeliveryHold::ReleasedAt(released_ns) = self.hold else { return true };
-        self.told_contacts(step, &key.alert_id).into_iter().any(|name| {
+        self.notified_contacts_of_step(step, &key.alert_id).into_iter().any(|name| {
             let Some(contact) = self.receivers.contact(&name) else { return false };
             let log = lock_log(self.log);
             let newest = log.newest(&name, &key.alert_id);
@@ -346,51 +346,54 @@ impl<'a> DispatchRun<'a> {
 
     /// Contacts of a step that was made: of any state of the alert, since its group may not have
     /// sent the newest one yet.
-    fn told_contacts(&self, step: &EscalationStep, alert_id: &str) -> Vec<String> {
+    fn notified_contacts_of_step(&self, step: &EscalationStep, alert_id: &str) -> Vec<String> {
         let log = lock_log(self.log);
-        let knows = |name: &str| log.knows_alert(name, alert_id);
-        let contacts = |one: &String| self.contacts_known(one, self.now_ns, knows);
+        let is_notified = |name: &str| log.is_notified_of_alert(name, alert_id);
+        let contacts = |one: &String| self.contacts_preferring(one, self.now_ns, is_notified);
         step.receivers.iter().flat_map(contacts).collect()
     }
 
     fn contacts_of(&self, receiver: &str, key: &NotificationKey, at_ns: i64) -> Vec<String> {
         let log = lock_log(self.log);
-        self.contacts_known(receiver, at_ns, |name| log.is_known(name, key))
+        self.contacts_preferring(receiver, at_ns, |name| log.is_notified(name, key))
     }
 
-    fn contacts_known(
+    /// Contacts of a receiver. Of the members of a rotation, those that `is_notified`, if any.
+    fn contacts_preferring(
         &self,
         receiver: &str,
         at_ns: i64,
-        knows: impl Fn(&str) -> bool,
+        is_notified: impl Fn(&str) -> bool,
     ) -> Vec<String> {
-        self.receivers.contacts_of(receiver, knows, |rotation| {
+        self.receivers.contacts_of(receiver, is_notified, |rotation| {
             let mut on_call = self.on_call.borrow_mut();
-            let known = on_call.entry((rotation.name.clone(), at_ns));
-            known.or_insert_with(|| rotation.contact_at(at_ns).map(str::to_owned)).clone()
+            let contact = on_call.entry((rotation.name.clone(), at_ns));
+            contact.or_insert_with(|| rotation.contact_at(at_ns).map(str::to_owned)).clone()
         })
     }
 
-    fn is_anybody_on_duty(&self, policy: &EscalationPolicy) -> bool {
+    fn has_anybody_on_call(&self, policy: &EscalationPolicy) -> bool {
         self.supervisor.failpoint(format_args!("notify duty {}", policy.name));
         let mut receivers = policy.steps.iter().flat_map(|step| &step.receivers);
-        receivers.any(|one| !self.on_duty(one).is_empty())
+        receivers.any(|one| !self.current_contacts(one).is_empty())
     }
 
-    fn on_duty(&self, receiver: &str) -> Vec<String> {
-        self.contacts_known(receiver, self.now_ns, |_| false)
+    /// Contacts of a receiver at present, whoever is notified.
+    fn current_contacts(&self, receiver: &str) -> Vec<String> {
+        self.contacts_preferring(receiver, self.now_ns, |_| false)
     }
 
-    /// Contacts that were told of the alert, or will be.
-    fn knowing_contacts(&self, notification: &Notification) -> BTreeSet<String> {
+    /// Contacts that have or will get a notification of the alert.
+    fn notified_contacts(&self, notification: &Notification) -> BTreeSet<String> {
         let log = lock_log(self.log);
         let names = self.receivers.contacts().iter().map(|contact| &contact.name);
-        let knowing = names.filter(|name| log.knows_alert(name, &notification.key.alert_id));
-        knowing.cloned().collect()
+        let notified =
+            names.filter(|name| log.is_notified_of_alert(name, &notification.key.alert_id));
+        notified.cloned().collect()
     }
 
-    /// Times at which contacts were told of this state of the alert, or are to be.
-    fn told_times(&self, notification: &Notification) -> Vec<i64> {
+    /// Times at which messages with this state of the alert were queued.
+    fn queued_times(&self, notification: &Notification) -> Vec<i64> {
         let log = lock_log(self.log);
         let NotificationKey { alert_id, transition, .. } = &notification.key;
         let contacts = self.receivers.contacts().iter();
@@ -409,23 +412,23 @@ impl<'a> DispatchRun<'a> {
         others.take(OTHERS_MAX).collect()
     }
 
-    /// Adds a message to the log; returns whether it is new. A panic costs this message.
-    fn tell(&mut self, contact: &str, notification: &Notification) -> Result<bool> {
+    /// Adds a message to the queue; returns whether it is new. A panic costs this message.
+    fn enqueue(&mut self, contact: &str, notification: &Notification) -> Result<bool> {
         let key = &notification.key;
-        let told = catch_panic(|| {
+        let queued = catch_panic(|| {
             self.supervisor.failpoint(format_args!("notify message {contact} {key}"));
-            self.enqueue(contact, notification)
+            self.append(contact, notification)
         });
-        let is_new = told.unwrap_or_else(|panic| {
+        let is_new = queued.unwrap_or_else(|panic| {
             let what = format!("the message to contact {contact:?} on alert {key} is not sent");
             self.report.panics.push(format!("{what}: {panic}"));
             Ok(false)
         })?;
-        self.report.told += usize::from(is_new);
+        self.report.queued += usize::from(is_new);
         Ok(is_new)
     }
 
-    fn enqueue(&self, contact: &str, notification: &Notification) -> Result<bool> {
+    fn append(&self, contact: &str, notification: &Notification) -> Result<bool> {
         let chain = self.receivers.failover_chain(contact);
         let mut contacts = chain.iter().filter_map(|name| self.receivers.contact(name));
         let mut notification = notification.clone();

@@ -43,7 +43,7 @@ fn position(marker: &Marker) -> usize {
 }
 
 fn problem(byte: usize, what: impl Into<String>) -> NotifyProblem {
-    NotifyProblem { byte, what: what.into() }
+    NotifyProblem { position: byte, what: what.into() }
 }
 
 /// The first document of a text.

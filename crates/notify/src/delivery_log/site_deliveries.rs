@@ -23,7 +23,7 @@ const KNOWN_AGAIN_MIN_MS: u64 = 25_000;
 
 const DELIVERED_ELSEWHERE: &str = "the other site delivered it";
 /// Note of the end of an alert that a contact never heard of.
-pub(super) const ENDED_UNTOLD: &str = "the alert ended before the contact was told of it";
+pub(super) const ENDED_UNDELIVERED: &str = "the alert ended before the contact was told of it";
 
 /// A notification that a site delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,15 +200,15 @@ impl DeliveryLog {
             written = written.and(self.finish_unsent(id, verdict, DELIVERED_ELSEWHERE, now_ns));
         }
         written?;
-        for id in self.ended_untold(answering_since_ns, now_ns) {
-            self.finish_unsent(id, AttemptVerdict::GivenUp, ENDED_UNTOLD, now_ns)?;
+        for id in self.ended_undelivered(answering_since_ns, now_ns) {
+            self.finish_unsent(id, AttemptVerdict::GivenUp, ENDED_UNDELIVERED, now_ns)?;
         }
         Ok(made.len() as u64)
     }
 
     /// Deliveries, oldest first, of alerts that began after `since_ns` and ended so long ago that
     /// the other site has not told the contact of them.
-    fn ended_untold(&self, since_ns: i64, now_ns: i64) -> Vec<u64> {
+    fn ended_undelivered(&self, since_ns: i64, now_ns: i64) -> Vec<u64> {
         let mut of_alerts: HashMap<(&str, &str), Vec<(u64, &Notification)>> = HashMap::new();
         for (id, contact, notification) in self.state.pending() {
             let alert = (contact, notification.key.alert_id.as_str());
@@ -220,7 +220,7 @@ impl DeliveryLog {
                 newest.state == NotifiedState::Resolved && is_old
             });
             let is_theirs = deliveries.first().is_some_and(|(_, oldest)| oldest.at_ns >= since_ns);
-            is_over && is_theirs && !self.state.was_told(contact, alert_id)
+            is_over && is_theirs && !self.state.has_delivered(contact, alert_id)
         });
         let mut ids: Vec<u64> = of_alerts.into_values().flatten().map(|(id, _)| id).collect();
         ids.sort_unstable();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::site_deliveries::{ENDED_UNTOLD, RecentDeliveries};
+use super::site_deliveries::{ENDED_UNDELIVERED, RecentDeliveries};
 use super::{DeliveryAttempt, NewestDelivery, PendingNotification, nanos};
 use crate::delivery::AttemptReport;
 use crate::delivery_policy::AttemptVerdict;
@@ -102,7 +102,7 @@ impl DeliveryState {
                     delivery.failover = Some(contact.clone());
                     let notification = Arc::clone(&delivery.notification);
                     self.id_max = self.id_max.max(id);
-                    if !self.is_known(&contact, &notification.key) {
+                    if !self.is_notified(&contact, &notification.key) {
                         self.add(id, contact, notification, at_ns);
                     }
                 }
@@ -192,7 +192,7 @@ impl DeliveryState {
     }
 
     /// Whether the contact has or will get this notification, or a newer one of the alert.
-    pub(super) fn is_known(&self, contact: &str, key: &NotificationKey) -> bool {
+    pub(super) fn is_notified(&self, contact: &str, key: &NotificationKey) -> bool {
         let last = NotificationKey {
             alert_id: key.alert_id.clone(),
             transition: u64::MAX,
@@ -205,18 +205,18 @@ impl DeliveryState {
     }
 
     /// Whether the contact has or will get any notification of the alert.
-    pub(super) fn knows_alert(&self, contact: &str, alert_id: &str) -> bool {
+    pub(super) fn is_notified_of_alert(&self, contact: &str, alert_id: &str) -> bool {
         let alert_id = alert_id.to_owned();
-        self.is_known(contact, &NotificationKey { alert_id, transition: 0, reminder: 0 })
+        self.is_notified(contact, &NotificationKey { alert_id, transition: 0, reminder: 0 })
     }
 
     /// Whether the contact has or will get a notification of the alert, but not this one.
     pub(super) fn lacks(&self, contact: &str, key: &NotificationKey) -> bool {
-        self.knows_alert(contact, &key.alert_id) && !self.is_known(contact, key)
+        self.is_notified_of_alert(contact, &key.alert_id) && !self.is_notified(contact, key)
     }
 
     /// Forgets the ends that nobody lacks.
-    pub(super) fn forget_known_ends(&mut self) {
+    pub(super) fn forget_notified_ends(&mut self) {
         let finished = self.finished.keys().map(|(contact, _)| contact);
         let pending = self.pending.values().map(|delivery| &delivery.contact);
         let contacts: BTreeSet<String> = finished.chain(pending).cloned().collect();
@@ -273,7 +273,7 @@ impl DeliveryState {
         let start = (contact.to_owned(), String::new());
         let of_contact = self.finished.range(start..).take_while(|((name, _), _)| name == contact);
         // The end of an alert that was never told is no attempt.
-        let of_contact = of_contact.filter(|(_, delivery)| delivery.note != ENDED_UNTOLD);
+        let of_contact = of_contact.filter(|(_, delivery)| delivery.note != ENDED_UNDELIVERED);
         let mut newest: Vec<&FinishedDelivery> = of_contact.map(|(_, delivery)| delivery).collect();
         model::sort::by_key(&mut newest, |delivery| delivery.at_ns);
         let earlier = newest.len().saturating_sub(count_max);
@@ -308,7 +308,7 @@ impl DeliveryState {
     }
 
     /// Whether a contact got any notification of an alert.
-    pub(super) fn was_told(&self, contact: &str, alert_id: &str) -> bool {
+    pub(super) fn has_delivered(&self, contact: &str, alert_id: &str) -> bool {
         let finished = self.finished.get(&(contact.to_owned(), alert_id.to_owned()));
         finished.is_some_and(|finished| finished.verdict == AttemptVerdict::Delivered)
     }
@@ -341,7 +341,7 @@ impl DeliveryState {
 
     pub(super) fn undelivered(&self) -> impl Iterator<Item = (&str, &NotificationKey, &str)> {
         let failed = |delivery: &&FinishedDelivery| {
-            delivery.verdict != AttemptVerdict::Delivered && delivery.note != ENDED_UNTOLD
+            delivery.verdict != AttemptVerdict::Delivered && delivery.note != ENDED_UNDELIVERED
         };
         self.finished
             .iter()

@@ -66,8 +66,8 @@ pub struct GroupNotification {
     pub resolved: BTreeSet<String>,
     /// Cause.
     pub reason: GroupReason,
-    /// A repetition is for those who were told up to this time. It matters if nobody was on call
-    /// for an alert: others are not told of theirs at each look.
+    /// A repetition is for those who were notified up to this time. It matters if nobody was on call
+    /// for an alert: others are not notified at each look.
     pub repeats_before_ns: i64,
 }
 
@@ -226,18 +226,18 @@ impl AlertGroups {
     }
 
     /// Receivers that may hear of an alert now: no silence, inhibition or time interval forbids it.
-    pub(crate) fn audible_receivers(&self, labels: &AlertLabels, now_ns: i64) -> Vec<String> {
+    pub(crate) fn unmuted_receivers(&self, labels: &AlertLabels, now_ns: i64) -> Vec<String> {
         if self.silences.active(now_ns).is_silenced(labels)
             || InhibitionIndex::new(&self.tree, self.firing.values()).is_inhibited(labels)
         {
             return Vec::new();
         }
         let routes = self.tree.matching(labels).into_iter();
-        let audible = routes.filter(|(_, options)| !self.tree.is_muted(options, now_ns));
-        audible.map(|(_, options)| options.receiver).collect()
+        let unmuted = routes.filter(|(_, options)| !self.tree.is_muted(options, now_ns));
+        unmuted.map(|(_, options)| options.receiver).collect()
     }
 
-    /// Sends the groups that are due. `send` returns the time at which the receiver was last told,
+    /// Sends the groups that are due. `send` returns the time at which the last message to the receiver was queued,
     /// which is earlier than now if it already knew everything. After an error the group is due
     /// again 5 s later, and the other groups wait for the next call. A panic costs one look at the
     /// group.
@@ -298,14 +298,14 @@ impl AlertGroup {
             self.plan_look(next_ns);
             return Ok(());
         }
-        let audible: Vec<&RoutedAlert> = self
+        let unmuted: Vec<&RoutedAlert> = self
             .alerts
             .values()
             .filter(|alert| !look.inhibition.is_inhibited(&alert.labels))
             .filter(|alert| !look.silences.is_silenced(&alert.labels))
             .collect();
         let of_state = |is_resolved: bool| {
-            let alerts = audible.iter().filter(move |alert| alert.is_resolved == is_resolved);
+            let alerts = unmuted.iter().filter(move |alert| alert.is_resolved == is_resolved);
             alerts.map(|alert| (alert.id.clone(), alert.transition))
         };
         let mut content = GroupContent {
@@ -324,7 +324,7 @@ impl AlertGroup {
                 repeats_before_ns: self.repeats_before_ns(now_ns),
             };
             match send(&notification) {
-                Ok(told_ns) => content.at_ns = told_ns.min(now_ns),
+                Ok(queued_ns) => content.at_ns = queued_ns.min(now_ns),
                 Err(error) => {
                     self.is_urgent = false;
                     self.next_ns = now_ns.saturating_add(nanos(RETRY_DELAY));

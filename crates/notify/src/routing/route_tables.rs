@@ -105,7 +105,7 @@ impl RoutingTables {
             let (byte, name) = (table.name.span().start, table.name.into_inner());
             if time_intervals.contains_key(&name) {
                 let what = format!("duplicate time interval {name:?}");
-                problems.push(NotifyProblem { byte, what });
+                problems.push(NotifyProblem { position: byte, what });
             }
             let ranges = table.time_intervals.into_iter();
             let ranges = ranges.map(|range| range.build(&mut problems)).collect();
@@ -136,7 +136,7 @@ impl RouteBuilder<'_> {
         let matchers = table.matchers.first().map(|matcher| matcher.span().start);
         let continues = table.continues.as_ref().filter(|continues| *continues.get_ref());
         let mut add = |byte: usize, what: &str| {
-            self.problems.push(NotifyProblem { byte, what: what.to_owned() });
+            self.problems.push(NotifyProblem { position: byte, what: what.to_owned() });
         };
         if table.receiver.is_none() {
             add(byte, "the root route has no receiver; set `receiver`");
@@ -151,13 +151,13 @@ impl RouteBuilder<'_> {
             && !self.receivers.contains(receiver.get_ref().as_str())
         {
             let what = unknown_name("receiver", receiver.get_ref(), self.receivers.iter().copied());
-            self.problems.push(NotifyProblem { byte: receiver.span().start, what });
+            self.problems.push(NotifyProblem { position: receiver.span().start, what });
         }
         for name in table.mute_time_intervals.iter().chain(&table.active_time_intervals) {
             if !self.time_intervals.contains_key(name.get_ref()) {
                 let known = self.time_intervals.keys().map(String::as_str);
                 let what = unknown_name("time interval", name.get_ref(), known);
-                self.problems.push(NotifyProblem { byte: name.span().start, what });
+                self.problems.push(NotifyProblem { position: name.span().start, what });
             }
         }
         let names = |names: Vec<Spanned<String>>| names.into_iter().map(Spanned::into_inner);
@@ -199,7 +199,7 @@ impl TimeIntervalEntryTable {
             let (start, end) = (times.start_time.0, times.end_time.0);
             if start >= end {
                 let what = "start_time is not before end_time; split it at midnight".to_owned();
-                problems.push(NotifyProblem { byte, what });
+                problems.push(NotifyProblem { position: byte, what });
             }
             interval.times.push((start, end));
         }

@@ -27,7 +27,7 @@ fn read(text: &str, dir: &Path) -> Result<NotifySettings, Vec<String>> {
     let root = DeTable::parse(text).unwrap().into_inner();
     let line = |byte: usize| text[..byte].matches('\n').count() + 1;
     NotifySettings::read(&root, dir).map_err(|problems| {
-        problems.iter().map(|found| format!("{}: {}", line(found.byte), found.what)).collect()
+        problems.iter().map(|found| format!("{}: {}", line(found.position), found.what)).collect()
     })
 }
 

@@ -21,21 +21,21 @@ pub(super) struct PostgresExchanges {
     pub(super) requests: PostgresRequests,
     pub(super) prepared: PreparedStatements,
     /// Operations since the last Sync.
-    pub(super) batch_operations: u32,
+    pub(super) pipeline_operations: u32,
     /// Whether the server ignores messages up to the next Sync.
-    pub(super) is_batch_failed: bool,
+    pub(super) is_pipeline_aborted: bool,
     /// Whether the request that starts with the last messages was counted as not measured.
     pub(super) is_open_counted: bool,
     /// Whether the server reads rows (COPY FROM STDIN).
     pub(super) is_copy_in: bool,
-    is_measured: bool,
+    awaits_report: bool,
     is_paired: bool,
 }
 
 impl PostgresExchanges {
     /// Whether requests of the next messages are measured, and whether responses follow.
-    pub(super) fn set_mode(&mut self, is_measured: bool, is_paired: bool) {
-        (self.is_measured, self.is_paired) = (is_measured, is_paired);
+    pub(super) fn set_mode(&mut self, awaits_report: bool, is_paired: bool) {
+        (self.awaits_report, self.is_paired) = (awaits_report, is_paired);
     }
 
     /// The startup message has ended.
@@ -47,7 +47,7 @@ impl PostgresExchanges {
 
     /// Continues where nothing is in flight.
     pub(super) fn resume(&mut self) {
-        (self.batch_operations, self.is_batch_failed) = (0, false);
+        (self.pipeline_operations, self.is_pipeline_aborted) = (0, false);
         (self.is_open_counted, self.is_copy_in) = (false, false);
     }
 
@@ -59,7 +59,7 @@ impl PostgresExchanges {
     /// Removes all requests, and counts those that were to be measured.
     pub(super) fn clear(&mut self, reason: NotMeasuredReason, sink: &mut dyn OperationSink) {
         let is_open_measured = |request: &mut PostgresRequest| {
-            matches!(request.kind, PostgresRequestKind::Open(_)) && request.is_measured
+            matches!(request.kind, PostgresRequestKind::Open(_)) && request.awaits_report
         };
         self.is_open_counted |= self.requests.back().is_some_and(is_open_measured);
         self.requests.clear(reason, sink);
@@ -88,7 +88,7 @@ impl PostgresExchanges {
             b'E' => self.open_request().is_none(),
             _ => false,
         };
-        if !is_complete && is_request && self.is_measured {
+        if !is_complete && is_request && self.awaits_report {
             self.count(NotMeasuredReason::Limit, sink);
         }
         is_complete
@@ -107,7 +107,7 @@ impl PostgresExchanges {
                 let mut request = self.request(PostgresRequestKind::Query, message.start);
                 request.statement = statement;
                 request.add(message.size, end);
-                (self.batch_operations, self.is_batch_failed) = (0, false);
+                (self.pipeline_operations, self.is_pipeline_aborted) = (0, false);
                 self.push(request, sink)
             }
             b'F' => {
@@ -115,7 +115,7 @@ impl PostgresExchanges {
                 request.add(message.size, end);
                 self.push(request, sink)
             }
-            b'P' | b'B' | b'D' | b'C' | b'H' | b'E' if self.is_batch_failed => {
+            b'P' | b'B' | b'D' | b'C' | b'H' | b'E' if self.is_pipeline_aborted => {
                 if message.kind == b'E' && self.is_paired {
                     self.count(NotMeasuredReason::NoResponse, sink);
                 }
@@ -186,7 +186,7 @@ impl PostgresExchanges {
         if self.open_request().is_none() {
             let mut request = self.request(PostgresRequestKind::Open(verb), message.start);
             // After an Execute, it may be no operation.
-            request.is_measured &= self.batch_operations == 0;
+            request.awaits_report &= self.pipeline_operations == 0;
             if !self.requests.push(request) {
                 return false;
             }
@@ -207,15 +207,15 @@ impl PostgresExchanges {
             && request.unanswered == 0
             && request.is_flushed
         {
-            request.kind = PostgresRequestKind::Batch(verb);
-            let (end, is_measured) = (request.response_end, request.is_measured);
-            if is_measured {
+            request.kind = PostgresRequestKind::SyncWithoutExecute(verb);
+            let (end, awaits_report) = (request.response_end, request.awaits_report);
+            if awaits_report {
                 self.requests.report_front(OperationOutcome::Ok, None, end, sink);
-            } else if self.batch_operations == 0 {
+            } else if self.pipeline_operations == 0 {
                 self.count(NotMeasuredReason::Gap, sink);
             }
             self.requests.pop();
-            self.batch_operations += 1;
+            self.pipeline_operations += 1;
         }
     }
 
@@ -226,7 +226,7 @@ impl PostgresExchanges {
         sink: &mut dyn OperationSink,
     ) -> bool {
         if !self.is_paired {
-            self.batch_operations += 1;
+            self.pipeline_operations += 1;
             if !std::mem::take(&mut self.is_open_counted) {
                 self.count(NotMeasuredReason::Gap, sink);
             }
@@ -237,8 +237,8 @@ impl PostgresExchanges {
         let Some(statement) = self.requests.push_bound(bound, self.prepared.unnamed()) else {
             return false;
         };
-        self.batch_operations += 1;
-        let is_measured = self.is_measured;
+        self.pipeline_operations += 1;
+        let awaits_report = self.awaits_report;
         let is_new = self.open_request().is_none();
         if is_new {
             let request = self.request(PostgresRequestKind::Execute, message.start);
@@ -248,10 +248,10 @@ impl PostgresExchanges {
         }
         let Some(request) = self.requests.back() else { return false };
         request.kind = PostgresRequestKind::Execute;
-        request.is_measured = is_measured;
+        request.awaits_report = awaits_report;
         request.statement = statement;
         request.add(message.size, end);
-        if !is_measured {
+        if !awaits_report {
             self.count(NotMeasuredReason::Gap, sink);
         }
         true
@@ -263,9 +263,9 @@ impl PostgresExchanges {
         end: PacketTime,
         sink: &mut dyn OperationSink,
     ) -> bool {
-        let has_operation = std::mem::take(&mut self.batch_operations) > 0;
+        let has_operation = std::mem::take(&mut self.pipeline_operations) > 0;
         let was_counted = std::mem::take(&mut self.is_open_counted);
-        self.is_batch_failed = false;
+        self.is_pipeline_aborted = false;
         if !self.is_paired {
             if !has_operation && !was_counted {
                 self.count(NotMeasuredReason::Gap, sink);
@@ -278,15 +278,17 @@ impl PostgresExchanges {
                 return false;
             }
         }
-        let is_measured = self.is_measured;
+        let awaits_report = self.awaits_report;
         let Some(request) = self.requests.back() else { return false };
         request.kind = match request.kind {
-            PostgresRequestKind::Open(verb) if !has_operation => PostgresRequestKind::Batch(verb),
+            PostgresRequestKind::Open(verb) if !has_operation => {
+                PostgresRequestKind::SyncWithoutExecute(verb)
+            }
             _ => PostgresRequestKind::Sync,
         };
-        request.is_measured = is_measured;
+        request.awaits_report = awaits_report;
         request.add(message.size, end);
-        if !is_measured && !has_operation {
+        if !awaits_report && !has_operation {
             self.count(NotMeasuredReason::Gap, sink);
         }
         true
@@ -297,7 +299,7 @@ impl PostgresExchanges {
         if !self.is_copy_in {
             // After an error, or without the server's request: a Sync that follows belongs to the
             // request before.
-            self.batch_operations = 1;
+            self.pipeline_operations = 1;
             return;
         }
         if let Some(request) = self.requests.front() {
@@ -317,13 +319,13 @@ impl PostgresExchanges {
 
     fn request(&self, kind: PostgresRequestKind, start: PacketTime) -> PostgresRequest {
         let mut request = PostgresRequest::new(kind, start);
-        request.is_measured = self.is_measured;
+        request.awaits_report = self.awaits_report;
         request
     }
 
     /// Adds a complete request, or counts it.
     fn push(&mut self, request: PostgresRequest, sink: &mut dyn OperationSink) -> bool {
-        if !self.is_measured {
+        if !self.awaits_report {
             self.count(NotMeasuredReason::Gap, sink);
         }
         !self.is_paired || self.requests.push(request)

@@ -185,9 +185,9 @@ impl PostgresObserver {
         loop {
             match self.client.read(&mut bytes, time) {
                 Ok(Some(message)) => {
-                    let is_measured = self.lockstep.phase() == LockstepPhase::Synchronized;
+                    let awaits_report = self.lockstep.phase() == LockstepPhase::Synchronized;
                     let is_paired = self.lockstep.phase() != LockstepPhase::Lost;
-                    self.exchanges.set_mode(is_measured, is_paired);
+                    self.exchanges.set_mode(awaits_report, is_paired);
                     if !self.exchanges.client_message(&message, time, sink) {
                         self.lose(FlowDirection::ToServer, NotMeasuredReason::Limit, sink);
                     }

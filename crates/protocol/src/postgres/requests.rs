@@ -11,7 +11,7 @@ use crate::observer::{
     StatementSyntax,
 };
 
-/// Maximum number of requests in flight. A batch of a driver has some hundreds.
+/// Maximum number of requests in flight. A pipeline of a driver has some hundreds.
 const REQUESTS_MAX: usize = 4096;
 /// Capacity that is kept while no request is in flight.
 const IDLE_REQUESTS_MAX: usize = 16;
@@ -27,8 +27,9 @@ pub(super) struct PostgresRequests {
 #[derive(Debug)]
 pub(super) struct PostgresRequest {
     pub(super) kind: PostgresRequestKind,
-    /// Whether it is measured. Otherwise it was counted, or is no operation.
-    pub(super) is_measured: bool,
+    /// Whether its operation is still to be reported. Otherwise it was counted as not measured, or
+    /// is no operation.
+    pub(super) awaits_report: bool,
     pub(super) statement: PostgresStatement,
     pub(super) request_start: PacketTime,
     pub(super) request_end: PacketTime,
@@ -61,7 +62,7 @@ pub(super) enum PostgresRequestKind {
     /// Messages up to an Execute.
     Execute,
     /// Messages up to a Sync, without an Execute between two Syncs.
-    Batch(&'static str),
+    SyncWithoutExecute(&'static str),
     /// A Sync after an Execute: no operation.
     Sync,
     FunctionCall,
@@ -81,7 +82,7 @@ impl PostgresRequest {
     pub(super) fn new(kind: PostgresRequestKind, start: PacketTime) -> PostgresRequest {
         PostgresRequest {
             kind,
-            is_measured: true,
+            awaits_report: true,
             statement: PostgresStatement::Unknown,
             request_start: start,
             request_end: start,
@@ -108,7 +109,7 @@ impl PostgresRequest {
             PostgresRequestKind::Query | PostgresRequestKind::QueryEnd => "Query",
             PostgresRequestKind::Execute => "Execute",
             PostgresRequestKind::Sync => "Sync",
-            PostgresRequestKind::Open(verb) | PostgresRequestKind::Batch(verb) => verb,
+            PostgresRequestKind::Open(verb) | PostgresRequestKind::SyncWithoutExecute(verb) => verb,
             PostgresRequestKind::FunctionCall | PostgresRequestKind::FunctionCallEnd => {
                 "FunctionCall"
             }
@@ -116,9 +117,9 @@ impl PostgresRequest {
     }
 
     /// Whether it is a request whose operation is not reported.
-    fn is_in_flight(&self) -> bool {
+    fn is_pending(&self) -> bool {
         use PostgresRequestKind::{FunctionCallEnd, QueryEnd, Sync};
-        self.is_measured && !matches!(self.kind, QueryEnd | Sync | FunctionCallEnd)
+        self.awaits_report && !matches!(self.kind, QueryEnd | Sync | FunctionCallEnd)
     }
 }
 
@@ -176,7 +177,7 @@ impl PostgresRequests {
         end: PacketTime,
         sink: &mut dyn OperationSink,
     ) {
-        let Some(request) = self.queue.front().filter(|request| request.is_measured) else {
+        let Some(request) = self.queue.front().filter(|request| request.awaits_report) else {
             return;
         };
         let statement = match &request.statement {
@@ -244,9 +245,9 @@ impl PostgresRequests {
         found
     }
 
-    /// Removes all requests, and counts those that were measured.
+    /// Removes all requests. Those that await a report are reported as not measured.
     pub(super) fn clear(&mut self, reason: NotMeasuredReason, sink: &mut dyn OperationSink) {
-        let count = self.queue.iter().filter(|request| request.is_in_flight()).count();
+        let count = self.queue.iter().filter(|request| request.is_pending()).count();
         if count > 0 {
             sink.not_measured(count as u64, reason);
         }
@@ -256,7 +257,7 @@ impl PostgresRequests {
     }
 
     pub(super) fn in_flight(&self, each: &mut dyn FnMut(ObservedRequest<'_>)) {
-        for request in self.queue.iter().filter(|request| request.is_in_flight()) {
+        for request in self.queue.iter().filter(|request| request.is_pending()) {
             let statement = match &request.statement {
                 PostgresStatement::Unknown => "",
                 PostgresStatement::Queued(text) => self.texts.get(*text),

@@ -40,7 +40,7 @@ impl PostgresExchanges {
             b't' => {
                 return matches!(
                     request.kind,
-                    Kind::Open(_) | Kind::Execute | Kind::Batch(_) | Kind::Sync
+                    Kind::Open(_) | Kind::Execute | Kind::SyncWithoutExecute(_) | Kind::Sync
                 );
             }
             b'H' | b'c' | b'd' => return answers_statement(request),
@@ -69,7 +69,7 @@ impl PostgresExchanges {
     /// The server reads rows, and ignores a Sync until it has them.
     fn start_copy_in(&mut self) {
         if self.requests.remove_second_sync() {
-            self.batch_operations = 1;
+            self.pipeline_operations = 1;
         }
         self.is_copy_in = true;
     }
@@ -114,11 +114,11 @@ impl PostgresExchanges {
         let is_incomplete = std::mem::take(&mut self.is_copy_in)
             || matches!(request.kind, Kind::Open(_)) && !request.is_flushed
             || request.kind == Kind::Startup && request.unanswered > 0;
-        if is_incomplete && std::mem::take(&mut request.is_measured) {
+        if is_incomplete && std::mem::take(&mut request.awaits_report) {
             sink.not_measured(1, NotMeasuredReason::Gap);
         }
         match request.kind {
-            Kind::Batch(_) => request.error = Some(class),
+            Kind::SyncWithoutExecute(_) => request.error = Some(class),
             Kind::QueryEnd | Kind::FunctionCallEnd => {}
             Kind::Query | Kind::FunctionCall => {
                 let kind = request.kind;
@@ -148,13 +148,13 @@ impl PostgresExchanges {
     fn drop_ignored(&mut self, sink: &mut dyn OperationSink) {
         let mut ignored = 0;
         loop {
-            match self.requests.front().map(|request| (request.kind, request.is_measured)) {
-                Some((Kind::Execute, is_measured)) => ignored += u64::from(is_measured),
+            match self.requests.front().map(|request| (request.kind, request.awaits_report)) {
+                Some((Kind::Execute, awaits_report)) => ignored += u64::from(awaits_report),
                 Some((Kind::Open(_), _)) => {}
                 Some(_) => break,
                 None => {
-                    self.batch_operations += 1;
-                    self.is_batch_failed = true;
+                    self.pipeline_operations += 1;
+                    self.is_pipeline_aborted = true;
                     break;
                 }
             }
@@ -170,12 +170,14 @@ impl PostgresExchanges {
         let Some(request) = self.requests.front() else { return false };
         match (request.kind, request.error) {
             (Kind::Sync | Kind::QueryEnd | Kind::FunctionCallEnd, _) => {}
-            (Kind::Batch(_), Some(class)) => {
+            (Kind::SyncWithoutExecute(_), Some(class)) => {
                 let class = std::str::from_utf8(&class).unwrap_or("XX");
                 self.requests.report_front(OperationOutcome::Error(class), None, end, sink);
             }
-            (Kind::Startup | Kind::Batch(_), None) if request.unanswered > 0 => return false,
-            (Kind::Startup | Kind::Batch(_), None) => {
+            (Kind::Startup | Kind::SyncWithoutExecute(_), None) if request.unanswered > 0 => {
+                return false;
+            }
+            (Kind::Startup | Kind::SyncWithoutExecute(_), None) => {
                 self.requests.report_front(OperationOutcome::Ok, None, end, sink);
             }
             _ => return false,
@@ -198,7 +200,7 @@ fn answer_message(request: &mut PostgresRequest, kind: u8) -> bool {
             request.kind = Kind::Query;
             kind == b'T'
         }
-        Kind::Open(_) | Kind::Execute | Kind::Batch(_) | Kind::Sync => {
+        Kind::Open(_) | Kind::Execute | Kind::SyncWithoutExecute(_) | Kind::Sync => {
             let is_expected = request.unanswered > 0;
             request.unanswered -= u32::from(is_expected);
             is_expected

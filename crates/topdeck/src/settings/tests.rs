@@ -14,7 +14,7 @@ fn parse(text: &str) -> Settings {
         .unwrap_or_else(|reason| panic!("{reason}"))
 }
 
-/// Numbers of scrapes, checks, PostgreSQL servers, alerts and remotes.
+/// Number of each kind of table.
 fn counts(settings: &Settings) -> Vec<usize> {
     settings.roles.summary().iter().map(|of| of.count).collect()
 }
@@ -456,7 +456,7 @@ fn errors_of_syntax_do_not_hide_others() {
 }
 
 #[test]
-fn log_and_silence_are_settings() {
+fn log_and_absence_are_settings() {
     let text = "[log]\nformat = \"json\"\n[absence]\nmin_duration = \"2min\"\nintervals = 3\n";
     let node = parse(text).node;
     assert_eq!(node.log.format, LogFormat::Json);
