@@ -27,13 +27,13 @@ impl MessagePosition {
         message_bytes: impl Fn(&[u8]) -> Option<u64>,
     ) -> MessagePosition {
         let mut rest = packet;
-        let mut is_certain = false;
+        let mut is_synchronised = false;
         while let Some(bytes) = message_bytes(rest) {
             let next = usize::try_from(bytes).ok().and_then(|bytes| rest.get(bytes..));
             match next {
                 Some([]) => return MessagePosition::Known,
-                Some(next) => (rest, is_certain) = (next, true),
-                None if is_certain => return MessagePosition::Known,
+                Some(next) => (rest, is_synchronised) = (next, true),
+                None if is_synchronised => return MessagePosition::Known,
                 None => return MessagePosition::Found,
             }
         }

@@ -30,13 +30,13 @@ pub(crate) trait MessageHandler {
     /// Whether a message with this header is expected; asked for positions after a gap.
     fn is_expected(&self, header: &Self::Header) -> bool;
 
-    /// A message starts. It is not `certain` if it is the first one after a gap.
+    /// A message starts. The reader `is_synchronised` unless it is the first one after a gap.
     fn begin(
         &mut self,
         start: PacketTime,
         header: Self::Header,
         bytes: u64,
-        is_certain: bool,
+        is_synchronised: bool,
         sink: &mut dyn OperationSink,
     );
 
@@ -60,13 +60,13 @@ pub(crate) trait MessageHandler {
     }
 
     /// Bytes of the message were not captured.
-    fn end_by_gap(&mut self, sink: &mut dyn OperationSink);
+    fn on_gap(&mut self, sink: &mut dyn OperationSink);
 
     /// A position was found after it had been lost.
-    fn find(&mut self, _: &mut dyn OperationSink) {}
+    fn on_resync(&mut self, _: &mut dyn OperationSink) {}
 
     /// The position was lost.
-    fn lose(&mut self, sink: &mut dyn OperationSink);
+    fn lose_position(&mut self, sink: &mut dyn OperationSink);
 }
 
 /// Position in the messages of a direction.
@@ -130,7 +130,7 @@ impl MessageStreamReader {
                 self.set_known();
                 self.position = at_packet;
                 if at_packet != MessagePosition::Lost {
-                    handler.find(sink);
+                    handler.on_resync(sink);
                 }
             }
         }
@@ -177,12 +177,12 @@ impl MessageStreamReader {
             return Some(bytes.len() as u64);
         }
         let start = *self.start.get_or_insert(first);
-        let is_certain = self.position == MessagePosition::Known;
+        let is_synchronised = self.position == MessagePosition::Known;
         match handler.parse(bytes) {
             HeaderParse::Incomplete => None,
             // A position that was found after a gap must be confirmed by an expected message.
             HeaderParse::Message { header, header_bytes, message_bytes }
-                if is_certain || handler.is_expected(&header) =>
+                if is_synchronised || handler.is_expected(&header) =>
             {
                 self.start = None;
                 let is_found = self.position == MessagePosition::Found;
@@ -193,7 +193,7 @@ impl MessageStreamReader {
                 Some(header_bytes)
             }
             HeaderParse::Message { .. } | HeaderParse::Implausible => {
-                self.lose(bytes.len(), handler, sink);
+                self.lose_position(bytes.len(), handler, sink);
                 Some(bytes.len() as u64)
             }
         }
@@ -231,16 +231,16 @@ impl MessageStreamReader {
         sink: &mut dyn OperationSink,
     ) {
         let Some(remaining) = self.remaining else {
-            return self.lose(0, handler, sink);
+            return self.lose_position(0, handler, sink);
         };
         let seen = self.buffer.incomplete() as u64;
         let to_end = (remaining + self.buffer.to_skip()).saturating_sub(seen);
         if to_end < missing {
-            return self.lose(0, handler, sink);
+            return self.lose_position(0, handler, sink);
         }
         let is_harmless = handler.is_body_ignored() && to_end > missing;
         if !self.has_gap && !is_harmless {
-            handler.end_by_gap(sink);
+            handler.on_gap(sink);
             self.has_gap = true;
         }
         self.remaining = (to_end > missing).then_some(to_end - missing);
@@ -248,18 +248,18 @@ impl MessageStreamReader {
     }
 
     /// The position is lost, with bytes that cannot be attributed.
-    pub(crate) fn lose<H: MessageHandler>(
+    pub(crate) fn lose_position<H: MessageHandler>(
         &mut self,
         bytes: usize,
         handler: &mut H,
         sink: &mut dyn OperationSink,
     ) {
         if self.remaining.is_some() && !self.has_gap {
-            handler.end_by_gap(sink);
+            handler.on_gap(sink);
         }
         sink.unparsed(self.direction, (bytes + self.buffer.incomplete()) as u64);
         self.set_known();
         self.position = MessagePosition::Lost;
-        handler.lose(sink);
+        handler.lose_position(sink);
     }
 }

@@ -1,4 +1,4 @@
-//! `POST /v1/import`: any format that `topdeck hist` reads, detected by content. A body is stored
+//! `POST /v1/import`: files in the formats of `topdeck hist`, detected by content. A body is stored
 //! as a whole or not at all.
 
 use axum::response::Response;
@@ -38,7 +38,7 @@ impl IngestFormat for ImportFormat {
     const SENDS_REGULARLY: bool = false;
     const ROUTES: &'static [ApiRoute] = &[ApiRoute::ingest(
         "/v1/import",
-        "Ingests a file in any format that `topdeck import` reads.",
+        "Ingests a file in one of the formats of `topdeck hist`; `topdeck import` reads more.",
         PARAMETERS,
         ("application/octet-stream", "the file"),
     )];

@@ -88,7 +88,7 @@ impl OtlpFormat {
         export_path: &str,
     ) -> Result<OtlpFormat, ErrorResponse> {
         if request.path() == export_path {
-            return unpack_grpc(request);
+            return strip_grpc_frame(request);
         }
         match request.content_type() {
             "application/x-protobuf" => Ok(OtlpFormat::Protobuf),
@@ -161,16 +161,16 @@ fn protobuf_response(mut response: Response, message: &ProtobufWriter) -> Respon
 }
 
 /// Removes the gRPC frame from the message.
-fn unpack_grpc(request: &mut IngestRequest) -> Result<OtlpFormat, ErrorResponse> {
+fn strip_grpc_frame(request: &mut IngestRequest) -> Result<OtlpFormat, ErrorResponse> {
     if !grpc::is_grpc(&request.headers) {
         let what = "unsupported content type: expected application/grpc; for OTLP over HTTP use \
              /v1/metrics or /v1/traces";
         return Err(ErrorResponse::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
     }
-    let (message, is_packed) = grpc::parse_message(std::mem::take(&mut request.body))?;
+    let (message, is_compressed) = grpc::parse_message(std::mem::take(&mut request.body))?;
     request.body = message;
     let encoding = request.headers.get(grpc::ENCODING).map(|value| value.to_str().unwrap_or("?"));
-    request.content_encoding = match (is_packed, encoding) {
+    request.content_encoding = match (is_compressed, encoding) {
         (false, _) => ContentEncoding::Identity,
         (true, Some(encoding)) => match ContentEncoding::parse(encoding)? {
             ContentEncoding::Identity => return Err(ErrorResponse::bad_request(MISSING_ENCODING)),

@@ -117,7 +117,7 @@ fn responses(route: &ApiRoute) -> Json {
     if !kind.is_empty() {
         success.push(("content", content(kind)));
     }
-    let failure = Object(vec![("$ref", string("#/components/responses/Problem"))]);
+    let failure = Object(vec![("$ref", string("#/components/responses/Error"))]);
     Map(vec![(status.to_string(), Object(success)), ("default".to_owned(), failure)])
 }
 
@@ -145,7 +145,7 @@ fn components() -> Json {
     };
     Object(vec![
         ("parameters", Map(HEADERS.iter().map(header).collect())),
-        ("responses", Map(vec![("Problem".to_owned(), problem)])),
+        ("responses", Map(vec![("Error".to_owned(), problem)])),
         ("securitySchemes", Map(vec![("token".to_owned(), scheme)])),
     ])
 }

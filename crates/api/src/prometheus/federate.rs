@@ -39,7 +39,7 @@ const LOOKBACK: i64 = 5 * store::MINUTE;
 /// Series between two checks whether the query is cancelled.
 const CHECKED_SERIES: usize = 64;
 /// Suffixes of the series of a histogram.
-const PARTS: [&str; 3] = ["_bucket", "_count", "_sum"];
+const CLASSIC_SUFFIXES: [&str; 3] = ["_bucket", "_count", "_sum"];
 
 /// The latest samples by metric name, then by labels.
 #[derive(Default)]
@@ -193,8 +193,8 @@ impl FederatedFamilies {
     }
 
     /// Whether the series of a name are written with a histogram.
-    fn is_part(&self, name: &str) -> bool {
-        let base = PARTS.iter().find_map(|part| name.strip_suffix(part));
+    fn is_classic_series(&self, name: &str) -> bool {
+        let base = CLASSIC_SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix));
         let base = base.and_then(|base| self.families.get(base));
         base.is_some_and(|base| base.values().any(|latest| latest.value.is_distribution()))
     }
@@ -217,7 +217,7 @@ impl FederatedFamilies {
             )?;
         }
         for (name, family) in &self.families {
-            if self.is_part(name) {
+            if self.is_classic_series(name) {
                 continue;
             }
             let is_histogram = family.values().any(|latest| latest.value.is_distribution());

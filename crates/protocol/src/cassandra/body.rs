@@ -54,7 +54,7 @@ const ID_BYTES_MAX: usize = 64;
 
 pub(super) const STRING_BYTES: &[BodyPart] = &[BodyPart::ShortText, BodyPart::LongBytes];
 pub(super) const STRINGS: &[BodyPart] = &[BodyPart::ShortText];
-pub(super) const BATCH: &[BodyPart] = &[BodyPart::BatchStatement];
+pub(super) const BATCH_ELEMENTS: &[BodyPart] = &[BodyPart::BatchStatement];
 const VALUES: &[BodyPart] = &[BodyPart::LongBytes];
 const TYPES: &[BodyPart] = &[BodyPart::ColumnType];
 const NAMED_TYPES: &[BodyPart] = &[BodyPart::ShortText, BodyPart::ColumnType];

@@ -154,7 +154,7 @@ impl FrameReader {
                 }
                 let Some(header) = CqlFrameHeader::parse(&self.header, is_compressed) else {
                     sink.unparsed(self.direction, (self.header.len() + bytes.len()) as u64);
-                    return self.lose((reader, handler), sink);
+                    return self.lose_position((reader, handler), sink);
                 };
                 self.begin_payload(header, (reader, handler), sink);
                 self.end_payload(time, (reader, handler), sink);
@@ -177,7 +177,7 @@ impl FrameReader {
         // Envelopes that are larger than a frame cannot be read from their middle.
         if header.is_self_contained && reader.position() != MessagePosition::Known {
             reader.set_known();
-            handler.find(sink);
+            handler.on_resync(sink);
         }
     }
 
@@ -216,7 +216,7 @@ impl FrameReader {
             Ok(size) if !self.has_gap => {
                 reader.read(self.start, time, &self.uncompressed[..size], handler, sink);
             }
-            _ => reader.lose(0, handler, sink),
+            _ => reader.lose_position(0, handler, sink),
         }
         for buffer in [&mut self.compressed, &mut self.uncompressed] {
             buffer.clear();
@@ -233,7 +233,7 @@ impl FrameReader {
         let left = self.payload.map_or(0, |(_, left)| left as u64);
         let to_end = left + if self.payload.is_some() { TRAILER_BYTES } else { self.trailer_bytes };
         if missing > to_end {
-            return self.lose((reader, handler), sink);
+            return self.lose_position((reader, handler), sink);
         }
         let Some((header, _)) = self.payload else {
             self.trailer_bytes -= missing;
@@ -243,7 +243,7 @@ impl FrameReader {
         self.has_gap = true;
         match header.uncompressed_bytes {
             0 => reader.skip(in_payload, handler, sink),
-            _ => reader.lose(0, handler, sink),
+            _ => reader.lose_position(0, handler, sink),
         }
         self.payload = Some((header, (left - in_payload) as usize));
         if left == in_payload {
@@ -253,7 +253,7 @@ impl FrameReader {
         }
     }
 
-    fn lose<H: MessageHandler>(
+    fn lose_position<H: MessageHandler>(
         &mut self,
         (reader, handler): (&mut MessageStreamReader, &mut H),
         sink: &mut dyn OperationSink,
@@ -263,6 +263,6 @@ impl FrameReader {
         self.payload = None;
         self.trailer_bytes = 0;
         self.is_lost = true;
-        reader.lose(0, handler, sink);
+        reader.lose_position(0, handler, sink);
     }
 }

@@ -1,6 +1,6 @@
 //! Requests of a connection.
 
-use super::body::{BATCH as BATCH_STATEMENTS, BodyCursor, BodyPart, BodyValue, STRING_BYTES};
+use super::body::{BATCH_ELEMENTS, BodyCursor, BodyPart, BodyValue, STRING_BYTES};
 use super::compressed_body::CompressedBody;
 use super::envelope::{
     BATCH, COMPRESSED, CUSTOM_PAYLOAD, EXECUTE, EnvelopeHeader, HEADER_BYTES, PREPARE, QUERY,
@@ -51,7 +51,7 @@ impl MessageHandler for CqlRequests<'_> {
         start: PacketTime,
         header: EnvelopeHeader,
         bytes: u64,
-        is_certain: bool,
+        is_synchronised: bool,
         sink: &mut dyn OperationSink,
     ) {
         let state = &mut *self.state;
@@ -60,7 +60,7 @@ impl MessageHandler for CqlRequests<'_> {
         state.version = header.version;
         state.is_compressed = header.flags & COMPRESSED != 0 && header.version < 5;
         state.number = u64::MAX;
-        if is_certain {
+        if is_synchronised {
             let request = CqlRequest {
                 number: 0,
                 opcode: header.opcode,
@@ -79,7 +79,7 @@ impl MessageHandler for CqlRequests<'_> {
         let content = match header.opcode {
             QUERY | PREPARE => Some(BodyPart::Statement),
             EXECUTE => Some(BodyPart::PreparedId),
-            BATCH => Some(BodyPart::Array(BATCH_STATEMENTS)),
+            BATCH => Some(BodyPart::Array(BATCH_ELEMENTS)),
             _ => None,
         };
         // The type of a batch comes first.
@@ -131,7 +131,7 @@ impl MessageHandler for CqlRequests<'_> {
         self.table.complete(state.stream, state.number, time);
     }
 
-    fn end_by_gap(&mut self, _: &mut dyn OperationSink) {
+    fn on_gap(&mut self, _: &mut dyn OperationSink) {
         if let Some(request) = self.table.request(self.state.stream, self.state.number) {
             request.has_gap = true;
         }
@@ -139,7 +139,7 @@ impl MessageHandler for CqlRequests<'_> {
     }
 
     /// Requests in flight keep their ids: a lost request cannot have one of them.
-    fn lose(&mut self, _: &mut dyn OperationSink) {}
+    fn lose_position(&mut self, _: &mut dyn OperationSink) {}
 }
 
 /// The header of a request or of a response.

@@ -71,7 +71,7 @@ impl MessageHandler for CqlResponses<'_> {
         start: PacketTime,
         header: EnvelopeHeader,
         bytes: u64,
-        is_certain: bool,
+        is_synchronised: bool,
         sink: &mut dyn OperationSink,
     ) {
         let state = &mut *self.state;
@@ -83,7 +83,7 @@ impl MessageHandler for CqlResponses<'_> {
         let request = self.table.remove(header.stream);
         match request {
             Some(request)
-                if is_certain
+                if is_synchronised
                     && request.is_complete
                     && !request.has_gap
                     && request.start <= start =>
@@ -169,19 +169,19 @@ impl MessageHandler for CqlResponses<'_> {
         self.table.texts.put_back(request.text);
     }
 
-    fn end_by_gap(&mut self, sink: &mut dyn OperationSink) {
+    fn on_gap(&mut self, sink: &mut dyn OperationSink) {
         let requests = self.state.forget(self.table);
         if requests > 0 {
             sink.not_measured(requests, NotMeasuredReason::Gap);
         }
     }
 
-    fn lose(&mut self, sink: &mut dyn OperationSink) {
-        self.find(sink);
+    fn lose_position(&mut self, sink: &mut dyn OperationSink) {
+        self.on_resync(sink);
     }
 
     /// The requests in flight may have been answered, and their ids used again.
-    fn find(&mut self, sink: &mut dyn OperationSink) {
+    fn on_resync(&mut self, sink: &mut dyn OperationSink) {
         let requests = self.table.drain();
         if requests > 0 {
             sink.not_measured(requests, NotMeasuredReason::Gap);

@@ -15,7 +15,7 @@ use crate::observer::{
 pub(super) struct MessageState {
     header: Option<MessageHeader>,
     start: PacketTime,
-    is_certain: bool,
+    is_synchronised: bool,
     verb: Option<&'static str>,
     name: String,
 }
@@ -59,7 +59,7 @@ impl Messages<'_> {
             self.table.last_transfer = Some(header.id);
         }
         // A response that began before its question is one to an earlier question of the same id.
-        if !state.is_certain || state.start < question.start {
+        if !state.is_synchronised || state.start < question.start {
             sink.not_measured(1, NotMeasuredReason::Gap);
         } else if is_transfer(question.verb) {
             sink.not_measured(1, NotMeasuredReason::Limit);
@@ -120,7 +120,7 @@ impl MessageHandler for Messages<'_> {
         start: PacketTime,
         header: MessageHeader,
         bytes: u64,
-        is_certain: bool,
+        is_synchronised: bool,
         sink: &mut dyn OperationSink,
     ) {
         if !header.is_plausible {
@@ -129,7 +129,7 @@ impl MessageHandler for Messages<'_> {
         let state = &mut *self.state;
         state.header = header.is_plausible.then_some(header);
         state.start = start;
-        state.is_certain = is_certain;
+        state.is_synchronised = is_synchronised;
         state.verb = None;
         state.name.clear();
     }
@@ -157,14 +157,14 @@ impl MessageHandler for Messages<'_> {
             return self.answer(&header, time, sink);
         }
         let state = &*self.state;
-        if !state.is_certain {
+        if !state.is_synchronised {
             self.table.may_miss_questions = true;
         } else if let Some(verb) = state.verb {
             self.table.push(&header, verb, &state.name, (state.start, time), sink);
         }
     }
 
-    fn end_by_gap(&mut self, sink: &mut dyn OperationSink) {
+    fn on_gap(&mut self, sink: &mut dyn OperationSink) {
         let header = self.state.header.take();
         if self.is_request() {
             self.table.may_miss_questions = true;
@@ -177,11 +177,11 @@ impl MessageHandler for Messages<'_> {
         }
     }
 
-    fn find(&mut self, sink: &mut dyn OperationSink) {
-        self.lose(sink);
+    fn on_resync(&mut self, sink: &mut dyn OperationSink) {
+        self.lose_position(sink);
     }
 
-    fn lose(&mut self, sink: &mut dyn OperationSink) {
+    fn lose_position(&mut self, sink: &mut dyn OperationSink) {
         if self.is_request() {
             self.table.may_miss_questions = true;
             return;

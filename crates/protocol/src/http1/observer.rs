@@ -135,7 +135,7 @@ impl Http1Observer {
             sink.not_measured(1, reason);
         }
         if !is_pushed {
-            self.lose(FlowDirection::ToServer, NotMeasuredReason::Limit, sink);
+            self.lose_position(FlowDirection::ToServer, NotMeasuredReason::Limit, sink);
         }
         Ok(true)
     }
@@ -232,7 +232,7 @@ impl InOrderObserver for Http1Observer {
         let is_known = self.session.is_client_known;
         if is_known && self.read_requests(time, &mut bytes, sink).is_err() {
             self.session.reject_client();
-            self.lose(FlowDirection::ToServer, NotMeasuredReason::Gap, sink);
+            self.lose_position(FlowDirection::ToServer, NotMeasuredReason::Gap, sink);
         }
         if !bytes.is_empty() {
             sink.unparsed(FlowDirection::ToServer, bytes.len() as u64);
@@ -245,7 +245,7 @@ impl InOrderObserver for Http1Observer {
             match self.read_responses(time, &mut bytes, sink) {
                 Ok(()) => {}
                 Err(ResponseViolation::Bytes) => {
-                    self.lose(FlowDirection::ToClient, NotMeasuredReason::Gap, sink);
+                    self.lose_position(FlowDirection::ToClient, NotMeasuredReason::Gap, sink);
                 }
                 Err(ResponseViolation::NoRequest) => {
                     self.requests.clear(NotMeasuredReason::Gap, sink);
@@ -258,14 +258,14 @@ impl InOrderObserver for Http1Observer {
         }
     }
 
-    fn lose(
+    fn lose_position(
         &mut self,
         direction: FlowDirection,
         reason: NotMeasuredReason,
         sink: &mut dyn OperationSink,
     ) {
         self.requests.clear(reason, sink);
-        self.session.lockstep.lose(direction);
+        self.session.lockstep.lose_position(direction);
     }
 }
 
@@ -309,7 +309,7 @@ impl ConnectionObserver for Http1Observer {
             self.session.is_client_known &= is_known;
         }
         if !is_known || direction == FlowDirection::ToClient && is_lost {
-            self.lose(direction, NotMeasuredReason::Gap, sink);
+            self.lose_position(direction, NotMeasuredReason::Gap, sink);
         }
     }
 

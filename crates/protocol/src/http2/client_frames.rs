@@ -87,13 +87,13 @@ impl MessageHandler for ClientFrames<'_> {
         start: PacketTime,
         frame: Http2FrameHeader,
         bytes: u64,
-        is_certain: bool,
+        is_synchronised: bool,
         sink: &mut dyn OperationSink,
     ) {
         self.state.begin(frame);
         let is_of_request =
             matches!(frame.kind, FrameKind::Headers | FrameKind::Data | FrameKind::Continuation);
-        if is_of_request && is_certain {
+        if is_of_request && is_synchronised {
             let is_headers = frame.kind == FrameKind::Headers;
             self.streams.request_frame(frame.stream, is_headers, start, bytes, sink);
         }
@@ -131,7 +131,7 @@ impl MessageHandler for ClientFrames<'_> {
         }
     }
 
-    fn end_by_gap(&mut self, _: &mut dyn OperationSink) {
+    fn on_gap(&mut self, _: &mut dyn OperationSink) {
         let Some(frame) = self.state.frame.take() else { return };
         self.streams.set_gap(frame.stream);
         if matches!(frame.kind, FrameKind::Headers | FrameKind::Continuation) {
@@ -139,7 +139,7 @@ impl MessageHandler for ClientFrames<'_> {
         }
     }
 
-    fn lose(&mut self, _: &mut dyn OperationSink) {
+    fn lose_position(&mut self, _: &mut dyn OperationSink) {
         self.state.forget_table();
         self.streams.lose_requests();
     }

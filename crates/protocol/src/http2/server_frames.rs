@@ -28,11 +28,11 @@ impl MessageHandler for ServerFrames<'_> {
         start: PacketTime,
         frame: Http2FrameHeader,
         bytes: u64,
-        is_certain: bool,
+        is_synchronised: bool,
         _: &mut dyn OperationSink,
     ) {
         self.state.begin(frame);
-        if !is_certain {
+        if !is_synchronised {
             self.streams.set_gap(frame.stream);
         }
         if !matches!(frame.kind, FrameKind::Other | FrameKind::GoAway | FrameKind::PushPromise) {
@@ -83,7 +83,7 @@ impl MessageHandler for ServerFrames<'_> {
         }
     }
 
-    fn end_by_gap(&mut self, _: &mut dyn OperationSink) {
+    fn on_gap(&mut self, _: &mut dyn OperationSink) {
         let Some(frame) = self.state.frame.take() else { return };
         self.streams.set_gap(frame.stream);
         if !self.state.is_body_ignored() {
@@ -91,13 +91,13 @@ impl MessageHandler for ServerFrames<'_> {
         }
     }
 
-    fn lose(&mut self, sink: &mut dyn OperationSink) {
+    fn lose_position(&mut self, sink: &mut dyn OperationSink) {
         self.state.forget_table();
-        self.find(sink);
+        self.on_resync(sink);
     }
 
     /// The requests in flight may have been answered, in part or as a whole.
-    fn find(&mut self, sink: &mut dyn OperationSink) {
+    fn on_resync(&mut self, sink: &mut dyn OperationSink) {
         let requests = self.streams.drain(0);
         if requests > 0 {
             sink.not_measured(requests, NotMeasuredReason::Gap);

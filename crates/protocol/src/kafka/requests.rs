@@ -49,7 +49,7 @@ impl MessageHandler for KafkaRequests<'_> {
         start: PacketTime,
         header: RequestHeader,
         bytes: u64,
-        is_certain: bool,
+        is_synchronised: bool,
         sink: &mut dyn OperationSink,
     ) {
         let RequestHeader { api, version, is_raw_token, .. } = header;
@@ -57,11 +57,11 @@ impl MessageHandler for KafkaRequests<'_> {
             self.table.expects_raw_tokens = false;
         }
         // The first request after a gap is only counted, when its response arrives.
-        self.state.number = match is_certain {
+        self.state.number = match is_synchronised {
             true => self.table.push(start, header.correlation_id, api, version),
             false => None,
         };
-        self.state.is_beyond_limit = is_certain && self.state.number.is_none();
+        self.state.is_beyond_limit = is_synchronised && self.state.number.is_none();
         if let Some(request) = self.table.newest(self.state.number) {
             request.bytes = bytes;
             request.is_raw_token = is_raw_token;
@@ -117,14 +117,14 @@ impl MessageHandler for KafkaRequests<'_> {
         self.table.resolve_topics(self.state.number);
     }
 
-    fn end_by_gap(&mut self, _: &mut dyn OperationSink) {
+    fn on_gap(&mut self, _: &mut dyn OperationSink) {
         if let Some(request) = self.table.newest(self.state.number) {
             request.has_gap = true;
         }
     }
 
     /// Requests of which nothing is known may follow.
-    fn lose(&mut self, _: &mut dyn OperationSink) {
+    fn lose_position(&mut self, _: &mut dyn OperationSink) {
         self.table.forget_state();
     }
 }

@@ -126,13 +126,13 @@ impl MessageHandler for KafkaResponses<'_> {
         start: PacketTime,
         header: ResponseHeader,
         bytes: u64,
-        is_certain: bool,
+        is_synchronised: bool,
         sink: &mut dyn OperationSink,
     ) {
         let mut request = self.take_request(&header, sink);
         // A response that began before its request is one to an earlier request of the same id.
         let is_affected = |request: &KafkaRequest| {
-            !is_certain || !request.is_complete || request.has_gap || start < request.start
+            !is_synchronised || !request.is_complete || request.has_gap || start < request.start
         };
         if let Some(request) = request.take_if(|request| is_affected(request)) {
             sink.not_measured(1, NotMeasuredReason::Gap);
@@ -216,7 +216,7 @@ impl MessageHandler for KafkaResponses<'_> {
         table.texts.put_back(request.topics);
     }
 
-    fn end_by_gap(&mut self, sink: &mut dyn OperationSink) {
+    fn on_gap(&mut self, sink: &mut dyn OperationSink) {
         let requests = self.state.forget(self.table);
         if requests > 0 {
             sink.not_measured(requests, NotMeasuredReason::Gap);
@@ -224,7 +224,7 @@ impl MessageHandler for KafkaResponses<'_> {
     }
 
     /// The requests in flight may have been answered by what was not captured.
-    fn lose(&mut self, sink: &mut dyn OperationSink) {
+    fn lose_position(&mut self, sink: &mut dyn OperationSink) {
         let requests = self.table.drain();
         if requests > 0 {
             sink.not_measured(requests, NotMeasuredReason::Gap);

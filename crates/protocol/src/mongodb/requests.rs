@@ -158,7 +158,7 @@ impl MessageHandler for MongoRequests<'_> {
         start: PacketTime,
         header: MessageHeader,
         bytes: u64,
-        is_certain: bool,
+        is_synchronised: bool,
         sink: &mut dyn OperationSink,
     ) {
         let state = &mut *self.state;
@@ -172,7 +172,7 @@ impl MessageHandler for MongoRequests<'_> {
         }
         if header.has_no_response() {
             sink.not_measured(1, NotMeasuredReason::NoResponse);
-        } else if is_certain {
+        } else if is_synchronised {
             let command = opcode_name(header.opcode);
             state.is_in_table = self.table.push(header.request_id, command, start, bytes, sink);
         } else {
@@ -223,14 +223,14 @@ impl MessageHandler for MongoRequests<'_> {
         request.opens_waiting_cursor = command.awaits_data || command.is_change_stream;
     }
 
-    fn end_by_gap(&mut self, _: &mut dyn OperationSink) {
+    fn on_gap(&mut self, _: &mut dyn OperationSink) {
         if let Some(request) = self.table.newest(self.state.id) {
             request.has_gap = true;
         }
         self.state.compressed.finish();
     }
 
-    fn lose(&mut self, _: &mut dyn OperationSink) {
+    fn lose_position(&mut self, _: &mut dyn OperationSink) {
         self.table.may_miss_requests = true;
     }
 }

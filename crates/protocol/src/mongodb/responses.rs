@@ -196,7 +196,7 @@ impl MessageHandler for MongoResponses<'_> {
         start: PacketTime,
         header: MessageHeader,
         bytes: u64,
-        is_certain: bool,
+        is_synchronised: bool,
         sink: &mut dyn OperationSink,
     ) {
         let state = &mut *self.state;
@@ -211,7 +211,7 @@ impl MessageHandler for MongoResponses<'_> {
         }
         match self.table.take(header.response_to) {
             Some(request)
-                if is_certain
+                if is_synchronised
                     && request.is_complete
                     && !request.has_gap
                     && request.start <= start =>
@@ -281,7 +281,7 @@ impl MessageHandler for MongoResponses<'_> {
         self.table.texts.put_back(request.namespace);
     }
 
-    fn end_by_gap(&mut self, sink: &mut dyn OperationSink) {
+    fn on_gap(&mut self, sink: &mut dyn OperationSink) {
         let requests = self.state.forget(self.table);
         if requests > 0 {
             sink.not_measured(requests, NotMeasuredReason::Gap);
@@ -290,12 +290,12 @@ impl MessageHandler for MongoResponses<'_> {
         self.table.exhaust_id = Some(self.state.id);
     }
 
-    fn find(&mut self, sink: &mut dyn OperationSink) {
-        self.lose(sink);
+    fn on_resync(&mut self, sink: &mut dyn OperationSink) {
+        self.lose_position(sink);
     }
 
     /// The requests in flight may have been answered.
-    fn lose(&mut self, sink: &mut dyn OperationSink) {
+    fn lose_position(&mut self, sink: &mut dyn OperationSink) {
         self.table.exhaust_id = None;
         let requests = self.table.drain();
         if requests > 0 {

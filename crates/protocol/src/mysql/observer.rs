@@ -105,7 +105,7 @@ impl MysqlObserver {
     fn leave_start(&mut self, direction: FlowDirection, sink: &mut dyn OperationSink) {
         self.stage = MysqlStage::Session;
         self.is_client_known = false;
-        self.lose(direction, NotMeasuredReason::Gap, sink);
+        self.lose_position(direction, NotMeasuredReason::Gap, sink);
     }
 }
 
@@ -172,10 +172,10 @@ impl InOrderObserver for MysqlObserver {
                 PacketFit::Expected | PacketFit::LoggedIn => {}
                 PacketFit::Unexpected => {
                     self.is_client_known = false;
-                    self.lose(FlowDirection::ToServer, NotMeasuredReason::Gap, sink);
+                    self.lose_position(FlowDirection::ToServer, NotMeasuredReason::Gap, sink);
                 }
                 PacketFit::Limit => {
-                    self.lose(FlowDirection::ToServer, NotMeasuredReason::Limit, sink)
+                    self.lose_position(FlowDirection::ToServer, NotMeasuredReason::Limit, sink)
                 }
                 PacketFit::Stream => self.stop(sink),
             }
@@ -219,14 +219,14 @@ impl InOrderObserver for MysqlObserver {
         }
     }
 
-    fn lose(
+    fn lose_position(
         &mut self,
         direction: FlowDirection,
         reason: NotMeasuredReason,
         sink: &mut dyn OperationSink,
     ) {
         self.exchanges.clear(reason, sink);
-        self.lockstep.lose(direction);
+        self.lockstep.lose_position(direction);
     }
 }
 
@@ -271,7 +271,7 @@ impl ConnectionObserver for MysqlObserver {
             FlowDirection::ToClient => !self.is_lost() && self.server.skip(missing),
         };
         if !is_known {
-            self.lose(direction, NotMeasuredReason::Gap, sink);
+            self.lose_position(direction, NotMeasuredReason::Gap, sink);
         }
     }
 

@@ -15,7 +15,7 @@ pub(crate) trait InOrderObserver {
     fn read_server(&mut self, time: PacketTime, bytes: &[u8], sink: &mut dyn OperationSink);
 
     /// Requests and responses can no longer be paired.
-    fn lose(
+    fn lose_position(
         &mut self,
         direction: FlowDirection,
         reason: NotMeasuredReason,
@@ -38,7 +38,7 @@ pub(crate) trait InOrderObserver {
         }
         let is_idle = self.is_idle();
         if self.lockstep().packet(direction, time, is_idle) {
-            self.lose(direction, NotMeasuredReason::Gap, sink);
+            self.lose_position(direction, NotMeasuredReason::Gap, sink);
         }
         match direction {
             FlowDirection::ToServer => self.read_client(time, bytes, sink),

@@ -116,7 +116,7 @@ impl Lockstep {
     }
 
     /// Bytes of a direction are missing, or cannot be read.
-    pub(crate) fn lose(&mut self, direction: FlowDirection) {
+    pub(crate) fn lose_position(&mut self, direction: FlowDirection) {
         self.phase = LockstepPhase::Lost;
         if self.suspect == Some(direction) {
             self.suspect = None;
@@ -162,7 +162,7 @@ mod tests {
         let mut lockstep = Lockstep::new(LockstepPhase::Synchronized);
         lockstep.packet(ToServer, 1, true);
         lockstep.lose_by_response();
-        lockstep.lose(ToServer);
+        lockstep.lose_position(ToServer);
         lockstep.packet(ToServer, 2, true);
         assert!(!lockstep.can_start(3));
         lockstep.packet(ToClient, 3, true);

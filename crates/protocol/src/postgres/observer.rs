@@ -189,13 +189,13 @@ impl PostgresObserver {
                     let is_paired = self.lockstep.phase() != LockstepPhase::Lost;
                     self.exchanges.set_mode(awaits_report, is_paired);
                     if !self.exchanges.client_message(&message, time, sink) {
-                        self.lose(FlowDirection::ToServer, NotMeasuredReason::Limit, sink);
+                        self.lose_position(FlowDirection::ToServer, NotMeasuredReason::Limit, sink);
                     }
                 }
                 Ok(None) => return,
                 Err(_) => {
                     self.is_client_known = false;
-                    self.lose(FlowDirection::ToServer, NotMeasuredReason::Gap, sink);
+                    self.lose_position(FlowDirection::ToServer, NotMeasuredReason::Gap, sink);
                     return sink.unparsed(FlowDirection::ToServer, bytes.len() as u64);
                 }
             }
@@ -225,7 +225,7 @@ impl PostgresObserver {
                     self.exchanges.clear(NotMeasuredReason::Gap, sink);
                     self.lockstep.lose_by_response();
                 }
-                Err(_) => self.lose(FlowDirection::ToClient, NotMeasuredReason::Gap, sink),
+                Err(_) => self.lose_position(FlowDirection::ToClient, NotMeasuredReason::Gap, sink),
             }
             self.append_tail(packet);
             return sink.unparsed(FlowDirection::ToClient, bytes.len() as u64);
@@ -304,7 +304,7 @@ impl InOrderObserver for PostgresObserver {
                 // The client's first message is missing.
                 self.stage = PostgresStage::Session;
                 self.is_client_known = false;
-                self.lose(FlowDirection::ToClient, NotMeasuredReason::Gap, sink);
+                self.lose_position(FlowDirection::ToClient, NotMeasuredReason::Gap, sink);
                 self.read_server(time, bytes, sink);
             }
             PostgresStage::Unmeasurable => {
@@ -313,14 +313,14 @@ impl InOrderObserver for PostgresObserver {
         }
     }
 
-    fn lose(
+    fn lose_position(
         &mut self,
         direction: FlowDirection,
         reason: NotMeasuredReason,
         sink: &mut dyn OperationSink,
     ) {
         self.exchanges.clear(reason, sink);
-        self.lockstep.lose(direction);
+        self.lockstep.lose_position(direction);
         self.tail = [0; READY_FOR_QUERY.len() + 1];
     }
 }
@@ -363,7 +363,7 @@ impl ConnectionObserver for PostgresObserver {
             FlowDirection::ToClient => !self.is_lost() && self.server.skip(missing),
         };
         if !is_known {
-            self.lose(direction, NotMeasuredReason::Gap, sink);
+            self.lose_position(direction, NotMeasuredReason::Gap, sink);
         }
     }
 

@@ -87,7 +87,7 @@ impl RedisObserver {
             if is_measured {
                 sink.not_measured(1, NotMeasuredReason::Limit);
             }
-            return self.lose(FlowDirection::ToServer, NotMeasuredReason::Limit, sink);
+            return self.lose_position(FlowDirection::ToServer, NotMeasuredReason::Limit, sink);
         }
         let pushed = self.requests.push(RedisRequest {
             command,
@@ -239,7 +239,7 @@ impl InOrderObserver for RedisObserver {
                     Err(_) => {
                         self.session.reject_client();
                         self.mode = ReplyMode::default();
-                        self.lose(FlowDirection::ToServer, NotMeasuredReason::Gap, sink);
+                        self.lose_position(FlowDirection::ToServer, NotMeasuredReason::Gap, sink);
                         break;
                     }
                 }
@@ -260,7 +260,7 @@ impl InOrderObserver for RedisObserver {
             match self.server.read(&mut bytes, time) {
                 Ok(None) => break,
                 Ok(Some(reply)) => self.reply(&reply, time, sink),
-                Err(_) => self.lose(FlowDirection::ToClient, NotMeasuredReason::Gap, sink),
+                Err(_) => self.lose_position(FlowDirection::ToClient, NotMeasuredReason::Gap, sink),
             }
         }
         if !bytes.is_empty() {
@@ -268,14 +268,14 @@ impl InOrderObserver for RedisObserver {
         }
     }
 
-    fn lose(
+    fn lose_position(
         &mut self,
         direction: FlowDirection,
         reason: NotMeasuredReason,
         sink: &mut dyn OperationSink,
     ) {
         self.requests.clear(reason, sink);
-        self.session.lockstep.lose(direction);
+        self.session.lockstep.lose_position(direction);
         self.is_line_end = false;
     }
 }
@@ -310,7 +310,7 @@ impl ConnectionObserver for RedisObserver {
                 self.mode =
                     ReplyMode { is_version_3: self.mode.is_version_3, ..Default::default() };
             }
-            self.lose(direction, NotMeasuredReason::Gap, sink);
+            self.lose_position(direction, NotMeasuredReason::Gap, sink);
         }
     }
 
