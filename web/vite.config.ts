@@ -11,14 +11,14 @@ const PARTS = [
   "(BracketValue|CopyQuery|GettingStarted|IncompleteData|NoData|PeriodTimeline|RequestState",
   "ScrollX|SelectorHeatmap|SummaryTable|TimeRangePicker|UnitQuestion)",
 ].join("|");
-const LIBS = "(alerts|audit|colour|comparison|serverStatus|sources|stripes|timeMarks)";
+const LIBS = "(alerts|audit|colour|comparison|rectangle|serverStatus|sources|stripes|timeMarks)";
 const SHARED = new RegExp(`(parts/${PARTS}|lib/${LIBS})`);
 const CHART_PARTS = "(ExportChart|LineChart|QueryResultView|SelectorInput|SeriesChart)";
-const CHARTS = new RegExp(`(parts/${CHART_PARTS}|lib/ruleReplay)`);
-/** What Explore opens below its charts, such as the requests behind a selection, and traces. */
+const CHARTS = new RegExp(`(parts/${CHART_PARTS}|lib/(distributionDrawing|ruleReplay))`);
+/** What Explore and Alerts open below their charts, such as the requests behind a selection. */
 const PANEL_PARTS = [
-  "(ExemplarTable|ManageSeries|SelectionPanel|ShareBars|SpanDetails|SplitByLabel|TraceShape",
-  "Waterfall)",
+  "(AlertDetail|ExemplarTable|ManageSeries|SelectionPanel|ShareBars|SpanDetails|SplitByLabel",
+  "TraceShape|Waterfall)",
 ].join("|");
 const PANELS = new RegExp(`(parts/${PANEL_PARTS}|lib/(exemplars|trace)|views/Trace)`);
 /** Views that are opened least often, are small, and draw few charts. */
@@ -54,7 +54,6 @@ export default defineConfig({
             { name: "parts", test: SHARED },
             { name: "charts", test: CHARTS },
             { name: "slos", test: /lib\/slos/ },
-            { name: "distributions", test: /lib\/(distributionDrawing|rectangle)/ },
             { name: "panels", test: PANELS },
             { name: "views", test: VIEWS },
             // Together because they share much of their text.

@@ -92,7 +92,7 @@ test("the first page says which service is slow, and how many requests", async (
   // Since when, how sure, and what next.
   await expect
     .poll(() => services().getByTestId("overview-now").innerText())
-    .toMatch(/^Since about \d\d:\d\d\. .*× the expected 1\s%; not chance .* Next: which labels\?$/);
+    .toMatch(/^Since about \d\d:\d\d\. .*× the expected 1\s% \(no SLO\); not chance .* Next: /);
   await expect.poll(() => row("cart").innerText()).toContain("yours");
   await expect.poll(() => row("search").getAttribute("class")).toContain("usual");
   await expect.poll(() => row("search").innerText()).toContain("history too short");
@@ -192,9 +192,19 @@ test("an incident of today is on the first page, with its worst hour by label", 
   await row("payment").waitFor();
   await expect
     .poll(() => services().getByTestId("overview-today").innerText(), { timeout: 30_000 })
-    .toMatch(/payment \(latency\), 800 of 4,800 .* above 250 ms from .* \(16\.67 %, 16\.7\s×/);
+    .toMatch(/payment \(latency\), 800 of 4,800 .* above 250 ms from .*: 16\.67 %, 16\.7\s×/);
   await expect.poll(() => row("payment").innerText()).toContain("48 expected");
-  await services().getByTestId("overview-today").getByRole("link").click();
+  // Its row was as green as those that the headline does not name.
+  expect(await row("payment").getAttribute("class")).toContain("earlier");
+  expect(await row("payment").innerText()).toContain("16.7×");
+  const headline = services().getByTestId("overview-today");
+  // The same hours have the same count.
+  await headline.getByRole("link", { name: "the same hours in Explore" }).click();
+  await expect
+    .poll(() => page.getByTestId("above-threshold").innerText(), { timeout: 20_000 })
+    .toMatch(/^800 of 4,800 above 250 ms/);
+  await page.goBack();
+  await headline.getByRole("link", { name: "which labels?" }).click();
   await page.locator(".heatmap[data-drawn]").waitFor();
   await expect
     .poll(() => page.getByLabel("Breakdown by label").innerText(), { timeout: 20_000 })

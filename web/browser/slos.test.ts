@@ -83,6 +83,18 @@ async function expectAccessible(name: string): Promise<void> {
   await page.emulateMedia({ colorScheme: "light" });
 }
 
+// Explore expected 1 % above it, and the overview 0.5 %.
+test("Explore expects above the threshold of an SLO what its objective allows", async () => {
+  const settings = { selector: 'request{route="/checkout"}', from: "-12d", to: "now" };
+  await visitor.explore({ ...settings, threshold: "250ms" });
+  const box = page.getByTestId("above-threshold");
+  await expect
+    .poll(() => box.innerText(), { timeout: 20_000 })
+    .toMatch(/0\.5\s% \(SLO checkout\) expected: more than chance explains/);
+  await visitor.explore({ ...settings, threshold: "260ms" });
+  await expect.poll(() => box.innerText()).toMatch(/1\s% \(no SLO\) expected/);
+});
+
 test("the SLO with the least budget is first, and an unknown one is not green", async () => {
   // The first computation may have preceded the data.
   const computed = async () => {

@@ -1,11 +1,18 @@
 import { expect, test } from "vitest";
 
-import { countedRange, describeAffected, distributionOf, lookbackOf } from "../src/lib/affected";
+import {
+  countedRange,
+  describeAffected,
+  describeCertainty,
+  distributionOf,
+  lookbackOf,
+} from "../src/lib/affected";
 import type { AlertRow } from "../src/lib/alertHistory";
 import { describePeriod, formatPeriod, lastPeriod } from "../src/lib/alertPeriod";
 import type { AlertJson } from "../src/lib/alerts";
 import { describeWindow } from "../src/lib/burnWindow";
 import { exact } from "../src/lib/distribution";
+import { DEFAULT_EXPECTED } from "../src/lib/excess";
 import type { RuleRow } from "../src/lib/rules";
 import { formatDateTime } from "../src/lib/time";
 
@@ -26,7 +33,8 @@ test("the requests of an alert are those of its rule's distribution with its lab
   // An SLO with a threshold of 1 s was "above 1000ms".
   const limitOf = (threshold: string) =>
     distributionOf(labels, rule({ distribution: { ...distribution, threshold } }))?.limit;
-  expect(["1000ms", "0.25", "2 * 1ms"].map(limitOf)).toEqual(["1 s", "0.25", "2 * 1ms"]);
+  const limits = ["1000ms", "0.25", "1m", "2 * 1ms"].map(limitOf);
+  expect(limits).toEqual(["1 s", "0.25", "1 min", "2 * 1ms"]);
   expect(distributionOf(labels, rule({}))).toBeNull();
   expect(distributionOf(labels, undefined)).toBeNull();
 });
@@ -38,7 +46,7 @@ test("an own rule has the threshold of the criterion that holds, if it is an upp
     return distributionOf({ alertname: "Slow" }, rule({}), alert);
   };
   const above = "quantile 0.99 above 250ms of checkout within 5 min";
-  expect(own(above)).toEqual({ threshold: "250", selector: "checkout", limit: "250 ms" });
+  expect(own(above)).toEqual({ threshold: "250ms", selector: "checkout", limit: "250 ms" });
   expect(own("quantile 0.5 below 250ms of checkout within 5 min")).toBeNull();
   expect(own(above, { unit: "" })).toBeNull();
   expect(own(above, { forecast: "full in 2 h" })).toBeNull();
@@ -52,10 +60,10 @@ test("a rule about the share above 250 ms has a threshold: affected is no longer
     return distributionOf({ alertname: "Slow", route: "/pay" }, rule({}), alert);
   };
   const selector = 'checkout{route="/pay"}';
-  expect(own("250ms")).toEqual({ threshold: "1ms * 250", selector, limit: "250 ms" });
-  expect(own("2.5us")).toEqual({ threshold: "1ms * 0.0025", selector, limit: "2.5 µs" });
-  expect(own("2min")).toEqual({ threshold: "1ms * 120000", selector, limit: "2 min" });
-  expect(own("4096B")).toMatchObject({ threshold: "4096" });
+  expect(own("250ms")).toEqual({ threshold: "250ms", selector, limit: "250 ms" });
+  expect(own("2.5us")).toEqual({ threshold: "2.5us", selector, limit: "2.5 µs" });
+  expect(own("2min")).toEqual({ threshold: "2min", selector, limit: "2 min" });
+  expect(own("4096B")).toMatchObject({ threshold: "4096B" });
   expect(own("0.25")).toEqual({ threshold: "0.25", selector, limit: "0.25" });
   expect(own()).toBeNull();
 });
@@ -77,14 +85,29 @@ test("card and history count the requests of an active alert in the same time, n
 });
 
 test("how many, of how many, above what, and when", () => {
-  const found = { total: 4_000, limit: "250 ms", from: NOON, to: NOON + 10 * MINUTE };
-  const times = formatPeriod(found.from, found.to);
+  const times = { from: NOON, to: NOON + 10 * MINUTE };
+  const found = { total: 4_000, limit: "250 ms", expected: DEFAULT_EXPECTED, link: "", ...times };
+  const period = formatPeriod(found.from, found.to);
   expect(describeAffected({ ...found, above: exact(120) })).toBe(
-    `120 of 4,000 requests above 250 ms (3 %), ${times}`,
+    `120 of 4,000 requests above 250 ms (3 %), ${period}`,
   );
+  const near = { lower: 119, estimate: 120, upper: 122 };
+  expect(describeAffected({ ...found, above: near })).toMatch(/^120 \(119–122\) of 4,000 /);
   const above = { lower: 100, estimate: 900, upper: 2_000 };
   expect(describeAffected({ ...found, above })).toMatch(
     /^100 to 2k of 4,000 requests above 250 ms \(buckets too wide to tell\), /,
+  );
+});
+
+// The view Alerts said how many, but not how sure that is.
+test("an alert says how sure it is, as overview and Explore do", () => {
+  const times = { from: NOON, to: NOON + 10 * MINUTE };
+  const found = { total: 4_000, limit: "1 s", link: "", ...times, above: exact(40) };
+  expect(describeCertainty({ ...found, expected: DEFAULT_EXPECTED })).toBe(
+    "1\u00a0% (no SLO) expected: usual",
+  );
+  expect(describeCertainty({ ...found, expected: { share: 0.005, slo: "payments" } })).toBe(
+    "0.5\u00a0% (SLO payments) expected: more than chance explains (p < 0.001)",
   );
 });
 

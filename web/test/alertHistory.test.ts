@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
 
 import { refineRows, toRows, type AlertChangeJson } from "../src/lib/alertHistory";
+import { describeFiring } from "../src/lib/alertPeriod";
 import type { AlertJson } from "../src/lib/alerts";
 import { exact } from "../src/lib/distribution";
 import { countFiring, isAlertOf } from "../src/lib/firingAlerts.svelte";
 import {
-  describeFiring,
   isPromqlSelector,
   promqlThreshold,
   ruleExpression,

@@ -7,6 +7,7 @@ import {
   describeThresholdWait,
   describeUnusual,
   describeUsers,
+  describeWorst,
   explainUsers,
   exploreLink,
   hasNoValues,
@@ -18,11 +19,13 @@ import {
   metricLink,
   nowLink,
   roundDuration,
+  sameHoursLink,
   shownState,
   startOfToday,
   storeThreshold,
   unknownLast,
   unknownReason,
+  wasAffected,
   type OverviewRow,
 } from "../src/lib/overview";
 
@@ -227,7 +230,12 @@ test("a row with a firing alert, or with a threshold of minutes, is not normal",
 
 // Three hours after an incident the page was all green.
 test("an incident of this morning is in the summary, with its hour and the expected share", () => {
-  const payment = row({ service: "payment", expectedShare: 0.005, worstHour: hour });
+  const payment = row({
+    service: "payment",
+    expectedShare: 0.005,
+    threshold: { value: 0.25, origin: "slo", slo: "payments", learnedFrom: null },
+    worstHour: hour,
+  });
   const orders = row({
     service: "orders",
     stateToday: "affected",
@@ -238,13 +246,17 @@ test("an incident of this morning is in the summary, with its hour and the expec
   expect(today?.text).toBe(
     "Earlier today, not now, 2 of 3 rows were affected. Worst: payment " +
       "(http.server.request.duration), 700 of 6,000 requests above 250 ms from " +
-      `${tick(hour.start)} to ${tick(hour.end)} (11.67 %, 23.3\u00a0× the expected 0.5\u00a0%); ` +
-      "not chance (p < 0.001). Then orders 2.4\u00a0×.",
+      `${tick(hour.start)} to ${tick(hour.end)} (whole hours): 11.67 %, 23.3\u00a0× the expected ` +
+      "0.5\u00a0% (SLO payments); not chance (p < 0.001). Then orders 2.4\u00a0×.",
   );
   expect(today?.row.service).toBe("payment");
   expect(hourLink(payment, period, NOW)).toBe(
     "#/explore?breakdown=1795680000000,1795683600000,0.25,Infinity&from=2026-11-26T07:00Z" +
       "&selector=latency&threshold=250ms&to=2026-11-26T10:00Z&v=2",
+  );
+  // 945 of 20,088 here, 919 of 7,644 in Explore: a link has the same hours there.
+  expect(sameHoursLink(payment, period)).toBe(
+    "#/explore?from=2026-11-26T08:00Z&selector=latency&threshold=250ms&to=2026-11-26T09:00Z&v=2",
   );
   expect(headlineToday(of(row()))).toBeNull();
   // Of a row that was affected it is not known whether it is over.
@@ -269,6 +281,10 @@ test("the worst hour in relation to its objective comes before many requests of 
   const today = headlineToday(of(ledger, payment));
   expect(today?.row.service).toBe("payment");
   expect(today?.text).toContain("Then ledger 1.9\u00a0×.");
+  // Its row was green, with fewer requests of the day than expected.
+  const usual = { ...ledger, stateToday: "usual" } as const;
+  expect([wasAffected(usual), describeWorst(usual)]).toEqual([true, "1.9×"]);
+  expect([wasAffected(row()), describeWorst(row())]).toEqual([false, ""]);
   expect(today?.hours).toBe(period);
   // It did not end with the hour.
   const longer = { ...period, end: period.end + HOUR, above: exact(1_200), count: 12_000 };
@@ -306,8 +322,8 @@ test("what is bad now is the headline: which service, how many, since when, how 
   const tick = (at: number) => new Date(at).toTimeString().slice(0, 5);
   expect(now?.row.service).toBe("cart");
   expect(now?.text).toBe(
-    `Since about ${tick(since.start)}. 3.33 % of its requests, 3.3\u00a0× the expected 1\u00a0%; ` +
-      "not chance (p < 0.001). 12 sessions affected. Then front 1.5\u00a0×.",
+    `Since about ${tick(since.start)}. 3.33 % of its requests, 3.3\u00a0× the expected ` +
+      "1\u00a0% (no SLO); not chance (p < 0.001). 12 sessions affected. Then front 1.5\u00a0×.",
   );
   expect(nowLink(cart, NOW)).toBe(
     "#/explore?breakdown=1795692900000,1795694400000,0.25,Infinity&from=2026-11-26T11:00Z" +

@@ -4,6 +4,7 @@ mod breakdown;
 mod cardinality;
 mod compare;
 mod exemplars;
+mod expected_share;
 mod functions;
 mod heatmap;
 mod histogram;

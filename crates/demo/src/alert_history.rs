@@ -43,15 +43,14 @@ pub(crate) const RULES: &str = r#"groups:
         names.
   - alert: OrdersSlow
     expr: |
-      histogram_fraction(800ms, +Inf, sum by (region, service) (
+      histogram_fraction(1s, +Inf, sum by (region, service) (
         exact_increase(request_duration{service="orders"}[5m]))) > 0.05
     for: 5m
     labels:
       severity: warning
     annotations:
       summary: >-
-        {{ $value | humanizePercentage }} of the orders in {{ $labels.region }} take more than
-        800 ms
+        {{ $value | humanizePercentage }} of the orders in {{ $labels.region }} take more than 1 s
       description: Orders wait for payments; look at these first.
   - alert: PaymentQueueLong
     expr: payment_queue_depth > 20

@@ -95,8 +95,12 @@ impl<'a> Headline<'a> {
             WorstTime::Today => String::new(),
         };
         let expected = row["expected_share"].as_f64().unwrap_or(0.0) * 100.0;
+        let whose = match of["slo"].as_str() {
+            Some(slo) => format!("SLO {}", escape_control(slo)),
+            None => "no SLO".to_owned(),
+        };
         format!(
-            "{}: {}: {} of {} {} above {} ({}, {} times the expected {} %){when}",
+            "{}: {}: {} of {} {} above {} ({}, {} times the expected {} %, {whose}){when}",
             match (self.is_now(), row["state"].as_str()) {
                 (true, _) => "worst now".to_owned(),
                 (false, Some("usual")) => format!("worst {day}, not now"),
@@ -221,7 +225,7 @@ mod tests {
         json!({
             "name": "latency", "labels": {"service": service}, "unit": "s", "counts": "requests",
             "selector": format!("latency{{service=\"{service}\"}}"), "state": "usual",
-            "expected_share": 0.005, "threshold": {"value": 0.8, "origin": "slo"},
+            "expected_share": 0.005, "threshold": {"value": 0.8, "origin": "slo", "slo": "pay"},
             "worst_hour": {
                 "start_ns": NOON, "end_ns": NOON + store::HOUR, "above": count(above),
                 "count": 6_500, "burn_rate": burn_rate
@@ -239,8 +243,8 @@ mod tests {
             headline(&rows.each_ref()),
             [
                 "worst today, not now: payment latency: 900 of 6,500 requests above 800 ms \
-                 (13.85 %, 28 times the expected 0.5 %) from 2026-11-09 12:00:00Z to 2026-11-09 \
-                 13:00:00Z",
+                 (13.85 %, 28 times the expected 0.5 %, SLO pay) from 2026-11-09 12:00:00Z to \
+                 2026-11-09 13:00:00Z",
                 "then ledger latency 1.9 times",
                 "which labels: topdeck breakdown 'latency{service=\"payment\"}' --above 800ms \
                  --from 2026-11-09T12:00:00Z --to 2026-11-09T13:00:00Z",
@@ -265,7 +269,7 @@ mod tests {
         let lines = headline(&[&day, &rows[1]]);
         assert!(lines[0].contains("payment") && lines[1] == "then front latency 2.8 times");
         let expected = "worst today, not now: front latency: 700 of 50,000 requests above 800 ms \
-                        (1.40 %, 2.8 times the expected 0.5 %)";
+                        (1.40 %, 2.8 times the expected 0.5 %, SLO pay)";
         assert_eq!(headline(&[&day])[0], expected);
         assert_eq!(headline(&[]), [""; 0]);
     }
@@ -282,7 +286,7 @@ mod tests {
             headline(&rows.each_ref()),
             [
                 "worst now: cart latency: 40 of 1,200 requests above 800 ms (3.33 %, 6.7 times \
-                 the expected 0.5 %) in the last 5 min, since about 2026-11-09 12:00:00Z",
+                 the expected 0.5 %, SLO pay) in the last 5 min, since about 2026-11-09 12:00:00Z",
                 "which labels: topdeck breakdown 'latency{service=\"cart\"}' --above 800ms \
                  --from 2026-11-09T12:00:00Z",
             ]

@@ -2,22 +2,24 @@
 
 import { formatPeriod } from "./alertPeriod";
 import type { AlertJson } from "./alerts";
+import { fetchHistogram } from "./api";
 import { isWide, type Bracket } from "./distribution";
-import { runQuery, type QueryResult } from "./query";
+import { describeExcess, excessState, type Expected } from "./excess";
+import { exploreRange } from "./link";
 import type { RuleThreshold, RuleRow } from "./rules";
 import { addMatcher } from "./selector";
 import * as time from "./time";
 import {
   formatCount,
+  formatInput,
   formatRange,
   formatShare,
   formatValue,
   isNumber,
   isTimeUnit,
-  nanosecondsOf,
 } from "./unit";
 
-/** A distribution and its threshold in PromQL. */
+/** A distribution and its threshold, such as `250ms`. */
 export interface AffectedQuery extends RuleThreshold {
   /** The threshold as it is shown. */
   limit: string;
@@ -27,9 +29,12 @@ export interface AffectedQuery extends RuleThreshold {
 export interface Affected {
   above: Bracket;
   total: number;
+  expected: Expected;
   limit: string;
   from: number;
   to: number;
+  /** The same threshold, series and time in Explore, where the counts are the same. */
+  link: string;
 }
 
 /** How far a rule without a range looks back. */
@@ -50,26 +55,26 @@ export function distributionOf(
     const isAbove = text.includes(" above ") && text.includes(` of ${alert.query} within `);
     if (!isAbove || forecast !== undefined) return null;
     const selector = withLabels(alert.query, labels, rule);
-    // A number is in the unit of the series.
     if (typeof threshold === "number" && unit) {
-      return { threshold: String(threshold), selector, limit: formatValue(threshold, unit) };
+      const limit = formatValue(threshold, unit);
+      return { threshold: formatInput(threshold, unit), selector, limit };
     }
     // The threshold of a share or a count has no unit: its limit is of the values.
     return limit === undefined ? null : { ...limitOf(limit), selector };
   }
   if (!rule?.distribution) return null;
   const { threshold, selector } = rule.distribution;
-  // Rules of SLOs have `1000ms` for 1 s.
-  const { limit } = limitOf(threshold);
-  return { threshold, selector: withLabels(selector, labels, rule), limit };
+  return { ...limitOf(threshold), selector: withLabels(selector, labels, rule) };
 }
 
-/** A limit such as `250ms` in PromQL, which knows neither `us` nor `min`, and as it is shown. */
+/**
+ * A limit such as `250ms` for the server, and as it is shown: rules of SLOs have `1000ms` for 1 s.
+ * A minute of PromQL is `1m`.
+ */
 function limitOf(text: string): { threshold: string; limit: string } {
-  const [, number = text, unit = ""] = /^(-?[\d.]+(?:e[+-]?\d+)?)(\D+)$/i.exec(text) ?? [];
-  const limit = isNumber(number) ? formatValue(Number(number), unit) : text;
-  if (!isTimeUnit(unit)) return { threshold: number, limit };
-  return { threshold: `1ms * ${(Number(number) * nanosecondsOf(unit)) / 1e6}`, limit };
+  const threshold = text.replace(/^([\d.]+)m$/, "$1min");
+  const [, number = "", unit = ""] = /^(-?[\d.]+(?:e[+-]?\d+)?)(\D*)$/i.exec(threshold) ?? [];
+  return { threshold, limit: isNumber(number) ? formatValue(Number(number), unit) : text };
 }
 
 /** The series of an alert: labels that its rule adds are not theirs. */
@@ -107,38 +112,41 @@ export function countedRange(
   return { from: since - lookbackOf(query), to };
 }
 
+/** Ends of a range in which requests are counted: those of columns in Explore. */
+const COUNTED_STEP = 60e3;
+
 /** Requests above the threshold; null if there were no requests. */
 export async function fetchAffected(
   { selector, threshold, limit }: AffectedQuery,
-  [from, to]: readonly [number, number],
+  [start, end]: readonly [number, number],
   signal: AbortSignal,
 ): Promise<Affected | null> {
-  const [start, end] = [Math.floor(from / 1e3) * 1e3, Math.ceil(to / 1e3) * 1e3];
-  const span = Math.max(end - start, 1e3);
-  const values = `sum(exact_increase(${selector}[${span}ms]))`;
-  // A range of one column ends at its evaluation.
-  const ask = (query: string) => runQuery(query, "promql", [start, start + span], span, signal);
-  const [above, total] = await Promise.all([
-    ask(`histogram_count_above(${threshold}, ${values})`),
-    ask(`histogram_count(${values})`),
-  ]);
-  const [bad, all] = [lastBracket(above), lastBracket(total)];
-  if (!bad || !all || all.estimate <= 0) return null;
-  return { above: bad, total: all.estimate, limit, from: start, to: start + span };
+  const [from, to] = time.alignRange(start, Math.max(end, start + 1), COUNTED_STEP);
+  const ask = (above: string[] = []) =>
+    fetchHistogram(selector, time.rangeBetween(from, to), { above }, signal);
+  // A number of PromQL is in seconds, whatever unit of time the series have.
+  const text = isNumber(threshold) && isTimeUnit((await ask()).unit) ? `${threshold}s` : threshold;
+  const { above: counts, distribution } = await ask([text]);
+  const [found, total] = [counts[0], distribution.count];
+  if (!found || total <= 0) return null;
+  const link = exploreRange(selector, text, from, to);
+  return { above: found.count, expected: found.expected, total, limit, from, to, link };
 }
 
-function lastBracket({ series }: QueryResult): Bracket | null {
-  const value = series[0]?.points.at(-1)?.value;
-  return value && "estimate" in value ? value : null;
-}
-
-/** `120 of 4,000 requests above 250 ms (3.0 %), 2026-11-26 12:00:00 to 12:05:00`. */
+/** `120 of 4,000 requests above 250 ms (3 %), 2026-11-26 12:00:00 to 12:05:00`. */
 export function describeAffected({ above, total, limit, from, to }: Affected): string {
   const isUncertain = isWide(above.lower, above.upper);
+  const isExact = above.lower === above.upper;
+  const bounds = isExact ? "" : ` (${formatCount(above.lower)}–${formatCount(above.upper)})`;
   const count = isUncertain
     ? formatRange(above.lower, above.upper, "")
-    : formatCount(above.estimate);
+    : formatCount(above.estimate) + bounds;
   const share = isUncertain ? "buckets too wide to tell" : formatShare(above.estimate / total);
   const requests = `${formatCount(total)} requests above ${limit}`;
   return `${count} of ${requests} (${share}), ${formatPeriod(from, to)}`;
+}
+
+/** How sure an alert's excess is: `0.5 % (SLO payments) expected: more than chance explains …`. */
+export function describeCertainty({ above, total, expected }: Affected): string {
+  return describeExcess(excessState(above, total, expected), expected);
 }

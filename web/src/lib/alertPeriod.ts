@@ -2,7 +2,7 @@
 
 import type { AlertHistory, AlertPeriod, AlertRow } from "./alertHistory";
 import type { AlertJson } from "./alerts";
-import { formatDateTime } from "./time";
+import { formatDateTime, formatDuration } from "./time";
 
 /** Start and end: `2026-11-26 12:00:00 to 12:45:00`; the date of the end only if it differs. */
 export function formatPeriod(from: number, to: number): string {
@@ -33,4 +33,14 @@ export function sameLabels(
   const keys = Object.keys(others);
   const isSame = keys.length === Object.keys(row.labels).length;
   return name === row.name && isSame && keys.every((key) => others[key] === row.labels[key]);
+}
+
+/** Share of a duration that the steps in which it was read may be wrong by, without saying so. */
+const EXACT_SHARE = 0.1;
+
+/** `fired 2 times, about 5 min`; `step` is the time between two looks, in milliseconds. */
+export function describeFiring(fired: number, firingMs: number, step: number): string {
+  if (fired === 0) return "pending only";
+  const about = fired * step > EXACT_SHARE * firingMs ? "about " : "";
+  return `fired ${fired === 1 ? "once" : `${fired} times`}, ${about}${formatDuration(firingMs)}`;
 }

@@ -8,6 +8,7 @@ import {
   type Cell,
   type Extremes,
 } from "./distribution";
+import { DEFAULT_EXPECTED, type Expected } from "./excess";
 import { PersistedValue } from "./persisted";
 import { serverClock } from "./serverClock.svelte";
 import { rangeBetween, requireRange, type TimeRange } from "./time";
@@ -57,7 +58,7 @@ export interface Histogram {
   series: number;
   unit: string;
   distribution: Distribution;
-  above: { threshold: number; count: Bracket }[];
+  above: { threshold: number; count: Bracket; expected: Expected }[];
   quantiles: { q: number; value: Bracket | null }[];
   gaps: Gap[];
 }
@@ -375,7 +376,8 @@ export async function fetchHistogram(
   interface HistogramJson extends DistributionJson {
     series: number;
     unit: string | null;
-    above: { threshold: number; count: BracketJson }[];
+    /** Servers of an earlier version do not say what is expected. */
+    above: { threshold: number; count: BracketJson; expected_share?: number; slo?: string }[];
     quantiles: { q: number; value: BracketJson | null }[];
     gaps: GapJson[];
   }
@@ -385,9 +387,10 @@ export async function fetchHistogram(
     series: response.series,
     unit: response.unit ?? "",
     distribution: parseDistribution(response),
-    above: response.above.map(({ threshold, count }) => ({
+    above: response.above.map(({ threshold, count, expected_share: share, slo }) => ({
       threshold,
       count: parseBracket(count),
+      expected: share === undefined ? DEFAULT_EXPECTED : { share, slo: slo ?? null },
     })),
     quantiles: response.quantiles.map(({ q, value }) => ({
       q,

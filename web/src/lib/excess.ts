@@ -4,18 +4,42 @@
  */
 
 import type { Bracket } from "./distribution";
+import { formatShare } from "./unit";
 
-/** Share of the values that is expected above a threshold. */
-export const EXPECTED_SHARE = 0.01;
+/** Which share of the values is expected above a threshold; the server decides. */
+export interface Expected {
+  share: number;
+  /** The SLO whose threshold it is, and whose objective allows this share. */
+  slo: string | null;
+}
+
+/** Above a threshold of no SLO. */
+export const DEFAULT_EXPECTED: Expected = { share: 0.01, slo: null };
 /** Probability of an excess that chance alone reaches. */
 const ALPHA = 0.001;
 
 export type ExcessState = "affected" | "uncertain" | "usual";
 
 /** Uncertain: the bounds of `above` are too wide to tell. */
-export function excessState(above: Bracket, count: number): ExcessState {
-  if (isSignificant(above.lower, count)) return "affected";
-  return isSignificant(above.upper, count) ? "uncertain" : "usual";
+export function excessState(above: Bracket, count: number, { share }: Expected): ExcessState {
+  if (isSignificant(above.lower, count, share)) return "affected";
+  return isSignificant(above.upper, count, share) ? "uncertain" : "usual";
+}
+
+/** Which share is expected, and by whom: `0.5 % (SLO payments)`. */
+export function describeExpected({ share, slo }: Expected): string {
+  return `${formatShare(share).replace(" ", "\u00a0")} (${slo === null ? "no SLO" : `SLO ${slo}`})`;
+}
+
+const STATE_TEXTS: Readonly<Record<ExcessState, string>> = {
+  affected: "more than chance explains (p < 0.001)",
+  uncertain: "the bucket at the threshold is too wide to tell",
+  usual: "usual",
+};
+
+/** How sure an excess is: `1 % (no SLO) expected: usual`. */
+export function describeExcess(state: ExcessState, expected: Expected): string {
+  return `${describeExpected(expected)} expected: ${STATE_TEXTS[state]}`;
 }
 
 /** Columns next to each other, and what is above the threshold in them. */
@@ -33,11 +57,12 @@ export interface ExcessPeriod {
  */
 export function largestExcess(
   columns: readonly { above: number; count: number }[],
+  { share }: Expected,
 ): ExcessPeriod | null {
   let best: (ExcessPeriod & { excess: number }) | null = null;
   let open: (ExcessPeriod & { excess: number }) | null = null;
   columns.forEach(({ above, count }, at) => {
-    const excess = above - count * EXPECTED_SHARE;
+    const excess = above - count * share;
     open ??= { first: at, last: at, above: 0, count: 0, excess: 0 };
     open = {
       ...open,
@@ -57,20 +82,19 @@ export function largestExcess(
     : null;
 }
 
-function isSignificant(above: number, count: number): boolean {
-  if (above <= count * EXPECTED_SHARE) return false;
+function isSignificant(above: number, count: number, share: number): boolean {
+  if (above <= count * share) return false;
   const term = (observed: number, expected: number) =>
     observed > 0 ? observed * Math.log(observed / expected) : 0;
-  const entropy =
-    term(above, count * EXPECTED_SHARE) + term(count - above, count * (1 - EXPECTED_SHARE));
-  return Math.exp(-entropy) * tailFactor(above, count) < ALPHA;
+  const entropy = term(above, count * share) + term(count - above, count * (1 - share));
+  return Math.exp(-entropy) * tailFactor(above, count, share) < ALPHA;
 }
 
 /** By how much the bound of a binomial tail is below `exp(-entropy)`. */
-function tailFactor(above: number, count: number): number {
+function tailFactor(above: number, count: number, share: number): number {
   const rest = count - above;
   if (above <= 0 || rest <= 0) return 1;
-  const ratio = (rest * EXPECTED_SHARE) / ((above + 1) * (1 - EXPECTED_SHARE));
+  const ratio = (rest * share) / ((above + 1) * (1 - share));
   const factor = 1 / ((1 - ratio) * Math.sqrt((2 * Math.PI * above * rest) / count));
   return ratio < 1 ? Math.min(factor, 1) : 1;
 }

@@ -4,6 +4,7 @@
  */
 
 import { exact, type Bracket } from "./distribution";
+import { describeExpected } from "./excess";
 import {
   type AffectedPeriod,
   describeUsers,
@@ -55,10 +56,11 @@ function severityToday(row: OverviewRow): Severity[] {
 const formatTimes = ({ row, above, count }: Severity) =>
   `${formatFactor(above / count / row.expectedShare)}\u00a0×`;
 
-/** `28 × the expected 0.5 %`. */
+/** `28 × the expected 0.5 % (SLO payments)`. */
 function describeBurn(severity: Severity): string {
-  const percent = Number((severity.row.expectedShare * 100).toPrecision(3));
-  return `${formatTimes(severity)} the expected ${percent}\u00a0%`;
+  const { expectedShare: share, threshold } = severity.row;
+  const expected = describeExpected({ share, slo: threshold?.slo ?? null });
+  return `${formatTimes(severity)} the expected ${expected}`;
 }
 
 /** ` Then orders 12.3 ×, ledger 1.9 ×.` */
@@ -112,11 +114,11 @@ export function headlineToday(overview: Overview): Headline | null {
   const early = day ?? "Earlier today";
   const when = affected > 0 ? early : isOver ? `${early}, not now,` : (day ?? "Today");
   const hours = row.worstHour?.period ?? null;
-  const hour = hours ? ` from ${formatHour(hours, now).replace("–", " to ")}` : "";
+  const hour = hours ? ` from ${formatHour(hours, now).replace("–", " to ")} (whole hours)` : "";
   const text =
     `${when} ${formatCount(earlier)} of ${formatCount(total)} rows ${were} affected. ` +
     `Worst: ${nameOf(row)}, ${formatCount(above)} of ${formatCount(count)} ${row.noun} above ` +
-    `${limit}${hour} (${formatShare(above / count)}, ${describeBurn(worst)}); not chance ` +
+    `${limit}${hour}: ${formatShare(above / count)}, ${describeBurn(worst)}; not chance ` +
     `(p < 0.001).${describeOthers(others)}`;
   return { text, row, hours };
 }

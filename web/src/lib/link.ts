@@ -58,6 +58,19 @@ export function write({ view, settings }: Route): string {
   return query ? `#/${view}?${query}` : `#/${view}`;
 }
 
+/** A metric in Explore, with a threshold such as `250ms`, in a range. */
+export function exploreRange(
+  selector: string,
+  threshold: string,
+  from: number,
+  to: number,
+): string {
+  return write({
+    view: "explore",
+    settings: { selector, threshold, ...rangeBetween(from, to) },
+  });
+}
+
 /** Ends of a relative range are rounded outwards to this, in milliseconds, as its columns are. */
 const FIXED_STEP = 10e3;
 

@@ -2,7 +2,7 @@
 
 import { getJson, parseBracket, parseGap, type BracketJson, type Gap, type GapJson } from "./api";
 import type { Bracket } from "./distribution";
-import { write } from "./link";
+import { exploreRange, write } from "./link";
 import { PersistedValue } from "./persisted";
 import { writeRectangle } from "./rectangle";
 import { metricSelector } from "./selector";
@@ -430,6 +430,18 @@ export function lacksThreshold(row: OverviewRow): boolean {
   return row.threshold === null && row.countNow > 0 && !isUnread(row);
 }
 
+/** Whether a row was affected earlier today, which a headline says, but is not now. */
+export function wasAffected({ state, stateToday, worstHour }: OverviewRow): boolean {
+  return state !== "affected" && (worstHour !== null || stateToday === "affected");
+}
+
+/** `1.9×` of the worst hours of a row, as a headline has it. */
+export function describeWorst({ worstHour, expectedShare }: OverviewRow): string {
+  if (!worstHour) return "";
+  const { above, count } = worstHour.period;
+  return `${formatFactor(above.estimate / count / expectedShare)}×`;
+}
+
 /** Whether a threshold is of so short a history that its own values cannot be above it. */
 export function isProvisional({ state, threshold }: OverviewRow): boolean {
   const learnedFrom = threshold?.origin === "p99" ? threshold.learnedFrom : null;
@@ -479,8 +491,12 @@ export function exploreLink(row: OverviewRow, now: number): string {
   const range = isRecent
     ? { from: "-1h", to: "now" }
     : time.rangeBetween(latest - HOUR, latest + 60e3);
-  const threshold = row.threshold ? formatInput(row.threshold.value, row.unit) : "";
+  const threshold = thresholdText(row);
   return write({ view: "explore", settings: { selector: row.selector, threshold, ...range } });
+}
+
+function thresholdText({ threshold, unit }: OverviewRow): string {
+  return threshold ? formatInput(threshold.value, unit) : "";
 }
 
 /** The heatmap of the whole metric, all services, in the last hour. */
@@ -504,6 +520,11 @@ export function hourLink(row: OverviewRow, hours: AffectedPeriod, now: number): 
   return labelsLink(row, hours, [hours.start - HOUR, Math.min(hours.end + HOUR, now)]);
 }
 
+/** Exactly these hours of a row in Explore: the count there is that of the overview. */
+export function sameHoursLink(row: OverviewRow, { start, end }: AffectedPeriod): string {
+  return exploreRange(row.selector, thresholdText(row), start, end);
+}
+
 /** The same of what a row is affected by now. */
 export function nowLink(row: OverviewRow, now: number): string {
   const start = row.affectedSince?.start ?? now - RECENT;
@@ -515,7 +536,7 @@ function labelsLink(
   { start, end }: { start: number; end: number },
   [from, to]: [number, number],
 ): string {
-  const threshold = row.threshold ? formatInput(row.threshold.value, row.unit) : "";
+  const threshold = thresholdText(row);
   const low = parseThreshold(threshold, row.unit);
   const settings = {
     selector: row.selector,

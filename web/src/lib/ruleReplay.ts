@@ -3,7 +3,6 @@
 import { sendRequest } from "./api";
 import type { AlertPeriod } from "./alertHistory";
 import { quoted } from "./selector";
-import { formatDuration } from "./time";
 
 /** What a rule watches. */
 export const CONDITIONS = {
@@ -193,14 +192,4 @@ export async function fetchProgress(signal: AbortSignal): Promise<string> {
   if (evaluations === null || total === null || total === 0) return "";
   const count = (n: number) => n.toLocaleString("en-GB");
   return `${count(evaluations)} of ${count(total)} evaluations`;
-}
-
-/** Share of a duration that the steps in which it was read may be wrong by, without saying so. */
-const EXACT_SHARE = 0.1;
-
-/** `fired 2 times, about 5 min`; `step` is the time between two looks, in milliseconds. */
-export function describeFiring(fired: number, firingMs: number, step: number): string {
-  if (fired === 0) return "pending only";
-  const about = fired * step > EXACT_SHARE * firingMs ? "about " : "";
-  return `fired ${fired === 1 ? "once" : `${fired} times`}, ${about}${formatDuration(firingMs)}`;
 }

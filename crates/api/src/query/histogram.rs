@@ -4,8 +4,10 @@ use std::ops::ControlFlow;
 
 use hist::{LimitInclusion, Mixture};
 use query::ThresholdRange;
+use query::overview::row_threshold::{RowThreshold, ThresholdOrigin};
 use store::{ReadView, TimeGrid};
 
+use super::expected_share::{slos_of_selection, typed_threshold};
 use super::{HISTOGRAM, selection};
 use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
@@ -45,6 +47,17 @@ pub(super) async fn histogram(
             let value = statistic(column.value.quantile(share));
             Object(vec![("q", number(share)), ("value", value)])
         });
+        let slos = queries.thresholds();
+        let slos = slos_of_selection(&slos, &selection.series, selection.unit.as_ref());
+        let above = selection.thresholds.iter().map(|limit| {
+            let RowThreshold { origin, expected_share, .. } = typed_threshold(limit.1, &slos);
+            let mut fields = count_above(limit, &column.value);
+            fields.push(("expected_share", number(expected_share)));
+            if let ThresholdOrigin::Slo(name) = origin {
+                fields.push(("slo", Text(name)));
+            }
+            Object(fields)
+        });
         let mut fields = selection.header_fields();
         fields.extend([("start_ns", Integer(start.into())), ("end_ns", Integer(end.into()))]);
         fields.extend(distribution(&column.value));
@@ -52,7 +65,7 @@ pub(super) async fn histogram(
             ("mean", statistic(column.value.mean())),
             ("stddev", statistic(column.value.stddev())),
             ("quantiles", List(quantiles.collect())),
-            ("above", counts_above(&selection.thresholds, &column.value)),
+            ("above", List(above.collect())),
             ("gaps", List(column.gaps.iter().map(gap).collect())),
         ]);
         fields.extend(selection.warnings(&column.value));
@@ -85,14 +98,15 @@ fn quantiles(parameters: &Parameters) -> Result<Vec<f64>, ApiError> {
 
 /// Number of values above each limit.
 pub(super) fn counts_above(limits: &[(String, f64)], mixture: &Mixture) -> Json {
-    let of = |(written, limit): &(String, f64)| {
-        Object(vec![
-            ("text", Text(written.clone())),
-            ("threshold", number(*limit)),
-            ("count", count(mixture.count_above(*limit, LimitInclusion::Exclusive))),
-        ])
-    };
-    List(limits.iter().map(of).collect())
+    List(limits.iter().map(|limit| Object(count_above(limit, mixture))).collect())
+}
+
+fn count_above((written, limit): &(String, f64), mixture: &Mixture) -> Vec<(&'static str, Json)> {
+    vec![
+        ("text", Text(written.clone())),
+        ("threshold", number(*limit)),
+        ("count", count(mixture.count_above(*limit, LimitInclusion::Exclusive))),
+    ]
 }
 
 /// Selected histogram series of one unit, and the time range.

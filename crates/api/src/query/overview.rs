@@ -15,6 +15,7 @@ use role::MetricThreshold;
 use store::{DAY, MINUTE, ReadView};
 
 use super::OVERVIEW;
+use super::expected_share::{slos_of, typed_threshold};
 use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
@@ -87,7 +88,7 @@ impl OverviewParams {
     }
 
     /// The user's threshold of a row, else that of an SLO; `None` also if its unit does not fit
-    /// the row's.
+    /// the row's. One that the user typed is that of an SLO if it is the same.
     fn threshold(&self, key: &RowKey) -> Option<RowThreshold> {
         let user = self.thresholds.iter().find(|(name, _)| *name == key.name);
         let user = user.and_then(|(_, limit)| limit.value_in(Unit::parse(&key.unit).as_ref()));
@@ -95,7 +96,7 @@ impl OverviewParams {
             let (value, slo) = self.slo(key)?;
             Some(RowThreshold::of_slo(value, &slo.slo, slo.bad_share))
         };
-        user.map(RowThreshold::of_user).or_else(of_slo)
+        user.map(|limit| typed_threshold(limit, &self.slos(key))).or_else(of_slo)
     }
 
     /// Label of users that the SLO of a row names.
@@ -107,18 +108,17 @@ impl OverviewParams {
     /// Of the SLOs whose series include those of the row: that with most labels, then the smallest;
     /// with its threshold in the unit of the row.
     fn slo(&self, key: &RowKey) -> Option<(f64, &MetricThreshold)> {
-        let includes = |slo: &&MetricThreshold| {
-            let has = |label: (&String, &String)| {
-                key.service.as_ref().is_some_and(|(name, value)| (name, value) == label)
-            };
-            slo.metric == key.name && slo.labels.iter().all(has)
-        };
-        let values =
-            self.slo_thresholds.iter().filter(includes).filter_map(|slo| {
-                Some((slo.limit.value_in(Unit::parse(&key.unit).as_ref())?, slo))
-            });
         let labels = |slo: &MetricThreshold| slo.labels.len();
-        values.min_by(|a, b| labels(b.1).cmp(&labels(a.1)).then(a.0.total_cmp(&b.0)))
+        let slos = self.slos(key).into_iter();
+        slos.min_by(|a, b| labels(b.1).cmp(&labels(a.1)).then(a.0.total_cmp(&b.0)))
+    }
+
+    /// SLOs whose series include those of the row.
+    fn slos(&self, key: &RowKey) -> Vec<(f64, &MetricThreshold)> {
+        let unit = Unit::parse(&key.unit);
+        slos_of(&self.slo_thresholds, (&key.name, unit.as_ref()), |name, value| {
+            key.service.as_ref().is_some_and(|service| (&*service.0, &*service.1) == (name, value))
+        })
     }
 }
 
@@ -320,6 +320,42 @@ mod tests {
         let row_of_user = row(&server, "/v1/overview?threshold=latency=950ms").await;
         assert_eq!(row_of_user["threshold"], json!({"value": 950.0, "origin": "user"}));
         assert_eq!(row_of_user["expected_share"], 0.01);
+        // Explore expects the same of the same threshold.
+        let typed = row(&server, "/v1/overview?threshold=latency=550ms").await;
+        assert_eq!((&typed["threshold"], &typed["expected_share"]), (&expected, &json!(0.005)));
+    }
+
+    /// Of 800 ms Explore expected 1 % above the threshold, and the overview 0.5 %.
+    #[tokio::test]
+    async fn explore_and_overview_expect_the_same_share_above_the_threshold_of_an_slo() {
+        let server = TestServer::new();
+        let slo = |slo: &str, limit: &str, host: Option<&str>| role::MetricThreshold {
+            metric: "latency".to_owned(),
+            labels: host.map(|host| ("host".to_owned(), host.to_owned())).into_iter().collect(),
+            limit: decode::Quantity::parse(limit).unwrap(),
+            bad_share: 0.005,
+            slo: slo.to_owned(),
+            user_label: None,
+        };
+        server
+            .context
+            .queries
+            .set_thresholds(vec![slo("all", "550ms", None), slo("host a", "7ms", Some("a"))]);
+        let row = row(&server, "/v1/overview").await;
+        let above = async |selector: &str, limit: &str| {
+            let asked = format!("/v1/histogram?selector={selector}&above={limit}");
+            let answer = server.json(&asked).await;
+            let above = &answer["above"][0];
+            (above["expected_share"].clone(), above["slo"].clone())
+        };
+        let of_row = (row["expected_share"].clone(), row["threshold"]["slo"].clone());
+        assert_eq!(of_row, (json!(0.005), json!("all")));
+        assert_eq!(above("latency", "0.55s").await, of_row);
+        assert_eq!(above("latency{host=\"a\"}", "7ms").await, (json!(0.005), json!("host a")));
+        // Not that of an SLO: of another threshold, and of further series.
+        let of_none = (json!(0.01), Value::Null);
+        assert_eq!(above("latency", "551ms").await, of_none);
+        assert_eq!(above("latency", "7ms").await, of_none);
     }
 
     #[tokio::test]
