@@ -51,17 +51,3 @@ export function fitToBox(
     chart.destroy();
   };
 }
-
-/** The start of a text, with an ellipsis, that is at most `width` wide; empty if that is little. */
-export function fitText(text: string, width: number, measure: (text: string) => number): string {
-  if (measure(text) <= width) return text;
-  const letters = [...text];
-  for (let count = letters.length - 1; count >= MIN_LETTERS; count--) {
-    const start = `${letters.slice(0, count).join("").trimEnd()}…`;
-    if (measure(start) <= width) return start;
-  }
-  return "";
-}
-
-/** Fewer letters of a text say nothing. */
-const MIN_LETTERS = 4;
