@@ -205,15 +205,10 @@ impl ScrapeJob {
                         self.attempts.record_target(&self.target, at, took, Ok(samples));
                         return self.attempts.success.add(1);
                     }
-                    // The journal is full, so the failure cannot be stored either; the attempt log
-                    // reports it.
+                    // The target is up: the journal is full, which the server reports.
                     Err(error) if error.is_retryable() => {
-                        self.attempts.record_target(
-                            &self.target,
-                            at,
-                            took,
-                            Err(format!("result not stored: {error}")),
-                        );
+                        self.attempts.record_target(&self.target, at, took, Ok(samples));
+                        self.target.set_last_error(at, format!("cannot store the result: {error}"));
                         return self.attempts.not_stored.add(1);
                     }
                     Err(error) => error.to_string(),

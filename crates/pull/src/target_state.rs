@@ -85,6 +85,11 @@ impl TargetState {
         line
     }
 
+    /// Keeps an error that is not the target's.
+    pub(crate) fn set_last_error(&self, at: i64, reason: String) {
+        self.lock().last_error = Some((at, reason));
+    }
+
     fn lock(&self) -> MutexGuard<'_, TargetAttempts> {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -164,5 +169,9 @@ mod tests {
         let _ = target.record(40, second, Ok(8));
         check(r#""state":"up","since_ns":40"#);
         check(r#""reason":"HTTP 503""#);
+        // The disk of this server is full.
+        target.set_last_error(50, "cannot store the result: full".to_owned());
+        check(r#""state":"up","since_ns":40"#);
+        check(r#""last_error":{"at_ns":50,"reason":"cannot store the result: full"}"#);
     }
 }

@@ -44,6 +44,7 @@ pub fn breakdown_text(
         count_text(breakdown.outside),
         span(&selection.baseline)
     ));
+    text.push_str(finer_buckets_hint(breakdown));
     let (telling, silent): (Vec<&LabelBreakdown>, Vec<&LabelBreakdown>) =
         breakdown.labels.iter().partition(|label| label.divergence >= BITS_MIN);
     for label in &telling {
@@ -75,6 +76,24 @@ pub fn breakdown_text(
         (false, true) => {}
     }
     text
+}
+
+/// What helps if the bucket at the threshold is too wide to tell how many values are above, as on
+/// the page.
+fn finer_buckets_hint(Breakdown { inside, outside, .. }: &Breakdown) -> &'static str {
+    let all = inside.estimate.saturating_add(outside.estimate);
+    let width = inside.upper.saturating_sub(inside.lower);
+    let is_wide = inside.upper / 2 > inside.lower && width > all / 400;
+    match is_wide {
+        true => {
+            "The threshold lies within a wide bucket. For finer ones, add a bound at the \
+             threshold, use\n\
+             native histograms (Prometheus), or set in the program (OpenTelemetry)\n  \
+             OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION=\
+             base2_exponential_bucket_histogram\n"
+        }
+        false => "",
+    }
 }
 
 /// The most over-represented values first; the rest in one row.
@@ -132,5 +151,26 @@ fn count_text(n: Bracket<u64>) -> String {
     match n.is_exact() {
         true => value_formatter::count(n.estimate),
         false => value_formatter::count_bounds(n),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Default buckets of OpenTelemetry gave a range without what to do; the page had it.
+    #[test]
+    fn range_of_wide_buckets_says_how_to_get_finer_ones() {
+        let hint = |lower, upper| {
+            finer_buckets_hint(&Breakdown {
+                inside: Bracket { lower, estimate: upper / 2, upper },
+                outside: Bracket::exact(10_000),
+                values: None,
+                labels: Vec::new(),
+                gaps: Vec::new(),
+            })
+        };
+        assert!(hint(0, 3_137).contains("base2_exponential_bucket_histogram"));
+        assert_eq!([hint(3_000, 3_137), hint(5, 15)], [""; 2]);
     }
 }

@@ -33,20 +33,19 @@ pub fn point_line(point: &Value, terminal: &Terminal) -> String {
 }
 
 fn distribution_text(value: &Value, numbers: &NumberFormatter) -> String {
-    let bracket = |name: &str| {
-        let bound = |of: &str| value[name][of].as_f64();
-        let estimate = bound("estimate")?;
-        Some(Bracket {
-            lower: bound("lower").unwrap_or(f64::NEG_INFINITY),
-            estimate,
-            upper: bound("upper").unwrap_or(f64::INFINITY),
-        })
-    };
+    let bound = |name: &str, of: &str| value[name][of].as_f64();
     let mut text = plural(value["count"].as_u64().unwrap_or(0), "value", "values");
     for name in ["min", "max"] {
-        if let Some(bracket) = bracket(name) {
-            text.push_str(&format!(", {name} {}", numbers.range(bracket)));
-        }
+        let known = match (bound(name, "lower"), bound(name, "upper")) {
+            (Some(lower), Some(upper)) => {
+                let estimate = bound(name, "estimate").unwrap_or(upper);
+                numbers.range(Bracket { lower, estimate, upper })
+            }
+            (None, Some(upper)) => format!("at most {}", numbers.exact(upper)),
+            (Some(lower), None) => format!("at least {}", numbers.exact(lower)),
+            (None, None) => continue,
+        };
+        text.push_str(&format!(", {name} {known}"));
     }
     text
 }
@@ -80,6 +79,17 @@ mod tests {
             r#"{"name":"version","labels":{},"unit":null,"end_ns":1794225600000000000,
                 "value":"1.2\u001b[31m"}"#,
             "2026-11-09 12:00:00Z  version  1.2\\u{1b}[31m",
+        );
+    }
+
+    /// `topdeck tail` of a classic histogram printed "min -infinity to 5.000 ms".
+    #[test]
+    fn extremes_in_the_outer_buckets_have_one_bound() {
+        check(
+            r#"{"name":"took","labels":{},"unit":"s","end_ns":1794225600000000000,
+                "value":{"count":2,"min":{"lower":null,"estimate":0.005,"upper":0.005},
+                         "max":{"lower":10.0,"estimate":10.0,"upper":null},"cells":[]}}"#,
+            "2026-11-09 12:00:00Z  took  2 values, min at most 5 ms, max at least 10 s",
         );
     }
 }
