@@ -69,6 +69,7 @@ subcommands! {
     Annotate(crate::annotate::Options) => crate::annotate::run,
     Dashboards(crate::dashboards::Options) => crate::dashboards::run,
     Contacts(crate::contacts::Options) => crate::contacts::run,
+    Status(crate::status::Options) => crate::status::run,
     Targets(crate::targets::Options) => crate::targets::run,
     Alerts(crate::alerts::Options) => crate::alerts::run,
     Silences(crate::silences::Options) => crate::silences::run,

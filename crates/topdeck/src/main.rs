@@ -53,6 +53,7 @@ mod settings;
 mod silences;
 mod slo;
 mod snapshot;
+mod status;
 mod store;
 mod subcommand_table;
 mod tail;

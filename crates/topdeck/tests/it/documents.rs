@@ -236,6 +236,7 @@ fn every_subcommand_has_a_page_and_completions() {
         "slo-show",
         "slo",
         "snapshot",
+        "status",
         "store",
         "tail",
         "targets",

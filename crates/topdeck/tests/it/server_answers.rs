@@ -392,6 +392,11 @@ fn a_target_that_is_down_is_listed_and_is_the_exit_status() {
     assert!(row.contains("0.00 %") && row.contains("refused"), "{table}");
     let csv = run(&dir, &format!("{line} --csv"));
     assert_eq!(csv.status, 3);
+    // `topdeck status` was unknown: it says what needs action.
+    let status = run(&dir, &format!("status --server {}", url(&server)));
+    assert_eq!(status.status, 3, "{}", status.stdout);
+    let (first, rest) = status.stdout.split_once('\n').unwrap();
+    assert!(first == "1 problem needs action" && rest.contains("Target scrape gone"), "{rest}");
     let rows: Vec<&str> = csv.stdout.lines().collect();
     assert!(rows[0].starts_with("state,kind,target,"), "{}", csv.stdout);
     assert!(rows[1].starts_with("down,scrape,"), "{}", csv.stdout);
