@@ -7,7 +7,9 @@
 //! cumulative; quantiles, infos, states and gauges are instant values; for a value without a type,
 //! the name decides (`convention.rs`). `name_created` is the start time of its series and not a
 //! value. A timestamp below 1e11 is in seconds (OpenMetrics), any other in milliseconds (0.0.4).
-//! Exemplars of the lines of a histogram are those of its series.
+//! Exemplars of the lines of a histogram are those of its series. OpenMetrics 2.0 has histograms,
+//! native ones too, and summaries on one line each (`composite_value.rs`), and start times as
+//! `st@`.
 
 #![cfg_attr(
     not(test),
@@ -15,6 +17,7 @@
 )]
 
 mod classic_histogram_lines;
+mod composite_value;
 mod exposition_line;
 #[cfg(test)]
 mod tests;
@@ -28,7 +31,8 @@ use crate::decimal;
 use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
 use crate::exemplar::DecodedExemplar;
 use crate::exposition::classic_histogram_lines::{ClassicHistogramLines, parse_count};
-use crate::exposition::exposition_line::ExpositionLine;
+use crate::exposition::composite_value::CompositeValue;
+use crate::exposition::exposition_line::{ExpositionLine, split_name};
 use crate::input_error::{InputError, InputPosition, quote};
 use crate::lines::{self, InputLine};
 use crate::unit::Unit;
@@ -156,6 +160,12 @@ impl ExpositionParser {
             None => {
                 let sample = ExpositionLine::parse(text).map_err(|wrong| (wrong, false))?;
                 let value = sample.value;
+                if value.starts_with('{') {
+                    let composite = CompositeValue::parse(value).map_err(|wrong| (wrong, false))?;
+                    return self
+                        .emit_composite(sample, &composite, sink)
+                        .map_err(|wrong| (wrong, true));
+                }
                 self.parse_sample(number, sample, sink)
                     .map_err(|wrong| (wrong, decimal::parse(value.as_bytes()).is_some()))?;
             }
@@ -164,25 +174,25 @@ impl ExpositionParser {
     }
 
     fn parse_comment(&mut self, comment: &str, sink: &mut dyn SampleSink) {
-        if let Some((name, text)) = comment
-            .strip_prefix("HELP")
-            .filter(|rest| rest.starts_with([' ', '\t']))
-            .and_then(|rest| rest.trim_start().split_once([' ', '\t']))
-        {
-            let text = text.trim().replace("\\n", "\n").replace("\\\\", "\\");
-            sink.description(name.trim_matches('"'), &text);
+        if comment == "EOF" {
+            self.has_eof = true;
             return;
         }
-        let mut words = comment.split_ascii_whitespace();
-        match (words.next(), words.next(), words.next()) {
-            (Some("TYPE"), Some(name), Some(kind)) => {
-                self.types.insert(name.trim_matches('"').to_owned(), MetricType::parse(kind));
+        let Some((keyword, rest)) = comment.split_once([' ', '\t']) else { return };
+        let Some((name, text)) = split_name(rest.trim_start()) else { return };
+        let word = text.split_ascii_whitespace().next();
+        match (keyword, word) {
+            ("HELP", Some(_)) => {
+                let text = text.trim().replace("\\n", "\n").replace("\\\\", "\\");
+                sink.description(&name, &text);
             }
-            (Some("UNIT"), Some(name), Some(unit)) => {
+            ("TYPE", Some(kind)) => {
+                self.types.insert(name, MetricType::parse(kind));
+            }
+            ("UNIT", Some(unit)) => {
                 let unit = Unit::parse(unit).unwrap_or_else(|| Unit::Other(unit.to_owned()));
-                self.units.insert(name.trim_matches('"').to_owned(), unit);
+                self.units.insert(name, unit);
             }
-            (Some("EOF"), None, None) => self.has_eof = true,
             _ => {}
         }
     }
@@ -273,7 +283,7 @@ impl ExpositionParser {
             metric: sample.name,
             labels,
             unit,
-            start: sample.time,
+            start: if grows { sample.start.or(sample.time) } else { sample.time },
             end: sample.time,
             temporality: if grows {
                 SampleTemporality::Cumulative
@@ -285,6 +295,57 @@ impl ExpositionParser {
         match grows {
             true => self.pending.samples.push((sample, exemplars)),
             false => sink.sample_with_exemplars(sample, exemplars),
+        }
+        Ok(())
+    }
+
+    /// Emits a histogram or a summary of one line.
+    fn emit_composite(
+        &self,
+        sample: ExpositionLine<'_>,
+        composite: &CompositeValue<'_>,
+        sink: &mut dyn SampleSink,
+    ) -> Result<(), ExpositionError> {
+        let mut exemplars = Vec::new();
+        sample.read_exemplars(&mut exemplars, &mut 0);
+        let ExpositionLine { name: metric, labels, time, start, .. } = sample;
+        let unit = self.units.get(&metric).cloned().or_else(|| Unit::from_metric_name(&metric));
+        let kind = self.types.get(&metric).copied().unwrap_or(MetricType::Unknown);
+        let is_gauge = kind == MetricType::GaugeHistogram || composite.is_gauge();
+        let (start, end) = convention::cumulative_range(start.filter(|_| !is_gauge), time);
+        let decoded = |metric: String, labels: LabelPairs, temporality, value| DecodedSample {
+            unit: unit.clone().filter(|_| !metric.ends_with("_count")),
+            metric,
+            labels,
+            start: if temporality == SampleTemporality::Instant { time } else { start },
+            end,
+            temporality,
+            value,
+        };
+        let Some(summary) = composite.summary() else {
+            let value = DecodedValue::Histogram(Box::new(composite.histogram()?));
+            let temporality = match is_gauge {
+                true => SampleTemporality::Delta,
+                false => SampleTemporality::Cumulative,
+            };
+            let unit = unit.clone();
+            let sample = DecodedSample { unit, ..decoded(metric, labels, temporality, value) };
+            sink.sample_with_exemplars(sample, exemplars);
+            return Ok(());
+        };
+        let summary = summary?;
+        for (quantile, value) in summary.quantiles {
+            let quantile = ("quantile".to_owned(), convention::number_label(quantile));
+            let labels = labels.iter().cloned().chain([quantile]).collect();
+            let value = DecodedValue::Number(value);
+            sink.sample(decoded(metric.clone(), labels, SampleTemporality::Instant, value));
+        }
+        for (suffix, value, exemplars) in
+            [("_sum", summary.sum, Vec::new()), ("_count", summary.count, exemplars)]
+        {
+            let (metric, value) = (format!("{metric}{suffix}"), DecodedValue::Number(value));
+            let sample = decoded(metric, labels.clone(), SampleTemporality::Cumulative, value);
+            sink.sample_with_exemplars(sample, exemplars);
         }
         Ok(())
     }
@@ -390,6 +451,7 @@ impl PendingTotals {
     /// Emits the buffered values.
     fn emit(&mut self, created: Option<i64>, sink: &mut dyn SampleSink) {
         for (mut sample, exemplars) in self.samples.drain(..) {
+            let created = created.or(sample.start);
             (sample.start, sample.end) = convention::cumulative_range(created, sample.end);
             sink.sample_with_exemplars(sample, exemplars);
         }
@@ -412,6 +474,9 @@ pub(crate) fn is_line(line: &[u8]) -> bool {
     comment || {
         let named = line.starts_with(|c: char| c.is_ascii_alphabetic() || "_:{".contains(c));
         let sample = named.then(|| ExpositionLine::parse(line).ok()).flatten();
-        sample.is_some_and(|sample| decimal::parse(sample.value.as_bytes()).is_some())
+        sample.is_some_and(|sample| {
+            let is_number = decimal::parse(sample.value.as_bytes()).is_some();
+            is_number || CompositeValue::parse(sample.value).is_ok()
+        })
     }
 }

@@ -33,7 +33,8 @@ use crate::target_state::TargetState;
 
 /// Accept header: protobuf has native histograms, text does not.
 const ACCEPT: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
-    encoding=delimited;q=0.9,application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.7,*/*;q=0.1";
+    encoding=delimited;q=0.9,application/openmetrics-text;version=2.0.0;q=0.8,\
+    application/openmetrics-text;version=1.0.0;q=0.7,text/plain;version=0.0.4;q=0.6,*/*;q=0.1";
 
 /// Report metrics of each scrape; gauges.
 const REPORT_METRICS: [&str; 5] = [

@@ -1,4 +1,4 @@
-//! One line of the text format: name, labels, value, timestamp, exemplars.
+//! One line of the text format: name, labels, value, timestamp, start, exemplars.
 
 #![cfg_attr(
     not(test),
@@ -17,12 +17,23 @@ const LINE_EXEMPLARS_MAX: usize = 64;
 /// Maximum number of exemplars that a page holds until its series are complete: some 10 MB.
 const HELD_EXEMPLARS_MAX: usize = 100_000;
 
+/// What precedes a start time.
+const START: &str = "st@";
+
+/// Whether what follows a brace is a composite value: no label name has a colon after it.
+fn is_composite(inside: &str) -> bool {
+    ["count:", "gcount:"].iter().any(|start| inside.starts_with(start))
+}
+
 /// One line.
 pub(super) struct ExpositionLine<'a> {
     pub(super) name: String,
     pub(super) labels: LabelPairs,
+    /// A number, or a composite value in braces.
     pub(super) value: &'a str,
     pub(super) time: Option<i64>,
+    /// Start time (OpenMetrics 2.0): `st@1520430000.123`.
+    pub(super) start: Option<i64>,
     /// What follows the first `#` after the value.
     exemplars: Option<&'a str>,
 }
@@ -34,8 +45,8 @@ impl<'a> ExpositionLine<'a> {
         let mut name = name.to_owned();
         let rest = rest.trim_start();
         let (labels, rest) = match rest.strip_prefix('{') {
-            Some(inside) => parse_labels(inside, &mut name)?,
-            None => (Vec::new(), rest),
+            Some(inside) if !is_composite(inside) => parse_labels(inside, &mut name)?,
+            _ => (Vec::new(), rest),
         };
         let is_name = |c: char| c.is_alphanumeric() || "_:.-/".contains(c);
         if name.is_empty() || !name.chars().all(is_name) && end > 0 {
@@ -45,14 +56,23 @@ impl<'a> ExpositionLine<'a> {
             Some((rest, exemplars)) => (rest, Some(exemplars)),
             None => (rest, None),
         };
-        let mut words = rest.split_ascii_whitespace();
-        let value =
-            words.next().ok_or_else(|| ("a number after the name", quote(line.as_bytes())))?;
-        let time = match words.next() {
-            None => None,
-            Some(time) => Some(parse_time(time)?),
+        let rest = rest.trim_start();
+        let end = match rest.strip_prefix('{') {
+            Some(_) => rest.find('}').map(|end| end.saturating_add(1)),
+            None => rest.find(|c: char| c.is_ascii_whitespace()),
         };
-        Ok(ExpositionLine { name, labels, value, time, exemplars })
+        let (value, rest) = rest.split_at(end.unwrap_or(rest.len()));
+        if value.is_empty() {
+            return Err(("a number after the name", quote(line.as_bytes())));
+        }
+        let mut words = rest.split_ascii_whitespace().peekable();
+        let time = words.next_if(|word| !word.starts_with(START));
+        let time = time.map(parse_time).transpose()?;
+        let start = words.next().and_then(|word| word.strip_prefix(START));
+        let start = start.map(|start| {
+            nanoseconds(start, 9).ok_or_else(|| ("a time after st@", quote(start.as_bytes())))
+        });
+        Ok(ExpositionLine { name, labels, value, time, start: start.transpose()?, exemplars })
     }
 
     /// Its exemplars: `{trace_id="…"} value time`, several separated by `#` (OpenMetrics 2.0).
@@ -168,6 +188,15 @@ fn parse_labels<'a>(
             return Err(wrong("a comma or }", rest));
         }
     }
+}
+
+/// Splits the name of a metric, which may be in quotes, from what follows it.
+pub(super) fn split_name(text: &str) -> Option<(String, &str)> {
+    if let Some(quoted) = text.strip_prefix('"') {
+        return unquote(quoted);
+    }
+    let (name, rest) = text.split_once([' ', '\t'])?;
+    Some((name.to_owned(), rest))
 }
 
 /// Text up to the closing quote, unescaped, and the rest.

@@ -1,5 +1,7 @@
 //! Tests with handwritten expositions.
 
+mod openmetrics_2;
+
 use super::*;
 use crate::decoded_sample::RecordingSink;
 
