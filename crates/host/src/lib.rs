@@ -18,6 +18,8 @@ mod block_io;
 mod bpf_grid;
 #[cfg(test)]
 mod bpf_interpreter;
+mod cgroup_owner;
+mod cgroups;
 mod clock_cost;
 mod error;
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub(crate) const SOURCES: &[SourceRow] = &[
     row::<crate::block_io::BlockIoSettings>(),
     row::<crate::run_queue::RunQueueSettings>(),
     row::<crate::procfs::ProcfsSettings>(),
+    row::<crate::cgroups::CgroupSettings>(),
     row::<crate::process_table::ProcessTableSettings>(),
     row::<crate::shm_metrics::ShmMetricsSettings>(),
 ];

@@ -85,10 +85,10 @@ static PROGRAMS: [ProgramRow; 5] = [
 ];
 
 const NO_SOCKET: &str = "it listens on no TCP port";
-const CONTAINERS: &str = "topdeck has no source for containers; their programs are measured as \
-                          those of the host";
-const UNITS: &str = "topdeck has no source for units; their programs are measured as those of the \
-                     host";
+const CONTAINERS: &str = "the host source measures the resources of each; their programs are \
+                          measured as those of the host";
+const UNITS: &str = "the host source measures the resources of each; their programs are measured \
+                     as those of the host";
 
 /// Reads `proc`, which is /proc.
 pub(crate) fn discover(proc: &Path) -> DiscoveryReport {

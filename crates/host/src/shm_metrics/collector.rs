@@ -11,6 +11,7 @@ use disk::FileError;
 use intake::{EventCounter, Meter};
 use shm::ProcessIdentity;
 
+use crate::cgroup_owner::CgroupOwners;
 use crate::metrics;
 use crate::shm_metrics::exit_totals::ExitTotals;
 use crate::shm_metrics::generation_file::GenerationFile;
@@ -59,6 +60,7 @@ pub(crate) struct ShmCollector {
     /// with 0 for one scrape.
     above_limit: HashMap<ProgramName, u64>,
     live: RunningProcesses,
+    owners: CgroupOwners,
     next_scan: Instant,
     has_scanned: bool,
     last_cleanup: Option<Instant>,
@@ -98,6 +100,7 @@ impl ShmCollector {
             file,
             above_limit: HashMap::new(),
             live,
+            owners: CgroupOwners::default(),
             next_scan: Instant::now(),
             has_scanned: false,
             last_cleanup: None,
@@ -313,6 +316,9 @@ impl ShmCollector {
             earlier.report_exit(process.start.unwrap_or(now).min(now.saturating_sub(1)));
         }
         process.update_state(state, now);
+        if let Some(pid) = process.live_pid() {
+            process.set_owner(self.owners.of_process(pid));
+        }
         match self.table.processes.get(&key) {
             Some(known) if is_same_process(&known.identity, &process.identity) => {
                 process.assign(known.share, known.start);

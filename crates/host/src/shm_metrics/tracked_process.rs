@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use shm::snapshot::{MetricValue, ProcessSeries};
 use shm::{AttachedProcess, MetricsFile, ProcessIdentity, ProcessState};
 
+use crate::cgroup_owner::OwnerLabels;
 use crate::shm_metrics::exit_totals::ExitTotals;
 use crate::shm_metrics::generation_table::{ProgramName, SeriesShare};
 use crate::shm_metrics::in_flight_by_age::InFlightByAge;
@@ -35,6 +36,8 @@ pub(crate) struct TrackedProcess {
     share: Option<SeriesShare>,
     /// Labels of its series.
     labels: Vec<(String, String)>,
+    /// Labels of its operations in flight: the unit or container that it runs in.
+    owner: OwnerLabels,
     /// Start of its counters; `None` if unknown.
     pub(crate) start: Option<i64>,
     /// End of the last scrape.
@@ -77,6 +80,7 @@ impl TrackedProcess {
             program,
             share: None,
             labels: Vec::new(),
+            owner: OwnerLabels::new(),
             start,
             last_end: i64::MIN,
             exited_at: None,
@@ -96,6 +100,11 @@ impl TrackedProcess {
         self.labels = labels(&self.program, share);
         self.share = Some(share);
         self.start = self.start.map(|_| start);
+    }
+
+    /// Sets the unit or container that it runs in.
+    pub(crate) fn set_owner(&mut self, owner: OwnerLabels) {
+        self.owner = owner;
     }
 
     /// The share that it is stored under, if any.
@@ -252,7 +261,8 @@ impl TrackedProcess {
                     let labels = prepend_label(&labels, "operation", &name);
                     let flight = self.in_flight_tables.entry(labels.clone()).or_default();
                     let age_ns = flight.count(&found, now_ns);
-                    report_in_flight(out, &mut whose, &labels, flight, age_ns);
+                    let owned = own_labels(&labels, &self.owner);
+                    report_in_flight(out, &mut whose, &owned, flight, age_ns);
                     for (name, count) in [(STARTED, found.started), (ENDED, found.ended)] {
                         out.count(
                             &mut whose,
@@ -323,6 +333,12 @@ fn report_in_flight(
         MetricDescriptor { name: OLDEST, unit: "s", labels },
         oldest_ns as f64 / 1e9,
     );
+}
+
+/// Labels with those of the owner after the first one, `operation`.
+fn own_labels(labels: &[(String, String)], owner: &OwnerLabels) -> Vec<(String, String)> {
+    let (first, others) = labels.split_at(1.min(labels.len()));
+    [first, owner, others].concat()
 }
 
 /// Labels with one more at the front; of two labels with one name the later is renamed.
