@@ -17,7 +17,6 @@ mod connection_string;
 mod diagnosis;
 #[cfg(test)]
 mod documentation;
-mod login;
 mod metric;
 mod password;
 mod report;

@@ -10,14 +10,13 @@ use std::time::Duration;
 use bytes::{Buf as _, BytesMut};
 use net::tls::ClientTls;
 use postgres_protocol::message::frontend;
-use protocol::postgres::{SSL_REQUEST, error_text};
+use protocol::postgres::{LoginError, PostgresLogin, SSL_REQUEST, ServerTrust, error_text};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
 use crate::connection_string::{ConnectionString, SessionEncryption};
-use crate::login::PostgresLogin;
 use crate::metric::VERSIONS;
 use crate::password::PasswordSource;
 use crate::report::first_chars;
@@ -49,6 +48,25 @@ pub(crate) enum QueryFailure {
     Rejected(String, String),
     /// The connection is lost or unusable.
     Broken(String),
+}
+
+impl From<LoginError> for QueryFailure {
+    fn from(error: LoginError) -> QueryFailure {
+        match error {
+            LoginError::Rejected(reason) => QueryFailure::Rejected(String::new(), reason),
+            LoginError::Malformed => {
+                QueryFailure::Broken("invalid authentication request".to_owned())
+            }
+        }
+    }
+}
+
+/// Whether a server may learn the password.
+fn trust(server: &ConnectionString) -> ServerTrust {
+    match server.is_local() || server.encryption() == SessionEncryption::VerifyFull {
+        true => ServerTrust::Trusted,
+        false => ServerTrust::Unverified("sslmode=verify-full in `dsn`"),
+    }
 }
 
 trait SessionStream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -147,7 +165,8 @@ impl PostgresSession {
         let broken = |error: std::io::Error| QueryFailure::Broken(error.to_string());
         frontend::startup_message(parameters, &mut self.outgoing).map_err(broken)?;
         self.send().await?;
-        let mut login = PostgresLogin::new(server, &settings.password);
+        let password = || settings.password.read(server, |name| std::env::var_os(name));
+        let mut login = PostgresLogin::new(&server.user, &password, trust(server));
         loop {
             let (kind, body) = self.message().await?;
             match kind {

@@ -24,7 +24,7 @@ pub mod http1;
 mod http2;
 mod kafka;
 mod mongodb;
-mod mysql;
+pub mod mysql;
 pub mod observer;
 pub mod postgres;
 pub mod redis;

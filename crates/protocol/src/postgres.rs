@@ -6,6 +6,7 @@
 //! byte.
 
 mod exchanges;
+mod login;
 mod message_reader;
 pub(crate) mod observer;
 mod prepared_statements;
@@ -13,6 +14,7 @@ mod requests;
 mod responses;
 mod startup;
 
+pub use self::login::{LoginError, PasswordReader, PostgresLogin, ServerTrust};
 use crate::ProtocolViolation;
 
 /// SSLRequest: length and code.

@@ -22,7 +22,7 @@ pub use crate::role::{CheckTable, PullRole, PullTables, ScrapeTable};
 pub use error::{Error, Result};
 pub use probe::{
     AnyProbe, Attempt, CommandProbe, DnsProbe, DnsTransport, GrpcProbe, HttpProbe, JsonProbe,
-    NtpProbe, PingProbe, Probe, RecordType, StartTls, Statuses, TcpProbe,
+    NtpProbe, PingProbe, Probe, RecordType, SqlProbe, StartTls, Statuses, TcpProbe,
 };
 pub use pull::Pull;
 pub use settings::{CheckJobSettings, ScrapeJobSettings, Settings};

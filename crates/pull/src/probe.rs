@@ -11,6 +11,7 @@ mod http;
 mod json;
 mod ntp;
 mod ping;
+mod sql;
 mod tcp;
 
 #[cfg(test)]
@@ -42,6 +43,7 @@ pub use self::http::{HttpProbe, Statuses};
 pub use self::json::JsonProbe;
 pub use self::ntp::NtpProbe;
 pub use self::ping::PingProbe;
+pub use self::sql::SqlProbe;
 pub use self::tcp::{StartTls, TcpProbe};
 
 /// Gauges that an attempt stores at most.
@@ -57,6 +59,7 @@ pub(crate) const PROBES: &[ProbeRow] = &[
     row::<NtpProbe>(),
     row::<JsonProbe>(),
     row::<GrpcProbe>(),
+    row::<SqlProbe>(),
     row::<CommandProbe>(),
 ];
 

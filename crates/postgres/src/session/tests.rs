@@ -173,8 +173,9 @@ fn a_password_is_sent_to_a_verified_server_or_to_this_host_only() {
     let ask = |dsn: &str, method: u8| {
         let server = ConnectionString::parse(dsn).unwrap();
         let request = [0, 0, 0, method, 1, 2, 3, 4];
-        let mut login = PostgresLogin::new(&server, &place);
-        match login.answer(&request, &mut BytesMut::new()) {
+        let password = || place.read(&server, |name| std::env::var_os(name));
+        let mut login = PostgresLogin::new(&server.user, &password, trust(&server));
+        match login.answer(&request, &mut BytesMut::new()).map_err(QueryFailure::from) {
             Err(QueryFailure::Rejected(_, text)) => text,
             other => panic!("{other:?}"),
         }

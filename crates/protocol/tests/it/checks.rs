@@ -10,6 +10,7 @@ use protocol::ProtocolViolation;
 use protocol::fingerprint::{RouteTemplates, SqlDialect, StatementFingerprint};
 use protocol::grpc::GrpcResponse;
 use protocol::http1::{RequestParser, ResponseParser};
+use protocol::mysql::{MysqlAccount, MysqlLogin, MysqlResult};
 use protocol::observer::STATEMENT_BYTES_MAX;
 use protocol::postgres::{PostgresMessageParser, PostgresMessagePart, RETAINED_BYTES_MAX};
 use protocol::redis::ReplyParser;
@@ -21,6 +22,7 @@ pub(crate) type FuzzCheck = fn(&[u8]);
 pub(crate) const CHECKS: &[(&str, FuzzCheck)] = &[
     ("protocol_messages", messages),
     ("fingerprint", fingerprint),
+    ("mysql_client", mysql_client),
     ("observe_http", |script| observer_checks::observe("http", script)),
     ("observe_mysql", |script| observer_checks::observe("mysql", script)),
     ("observe_postgres", |script| observer_checks::observe("postgres", script)),
@@ -57,6 +59,30 @@ fn messages(bytes: &[u8]) {
         REDIS => check(bytes, ReplyParser::default, |parser, bytes| parser.read(bytes)),
         _ => check_grpc(bytes),
     }
+}
+
+/// A login, and then a result, of packets that are split at the byte 0xaa.
+fn mysql_client(bytes: &[u8]) {
+    let mut packets = bytes.split(|byte| *byte == 0xaa);
+    let account = MysqlAccount { user: "u", password: "p", database: "d", is_secure: true };
+    if let Ok(mut login) = MysqlLogin::new(packets.next().unwrap_or_default(), account) {
+        assert!(login.response().expect("no zero bytes").len() < 8 << 10);
+        for packet in packets.clone().take(3) {
+            let _ = login.answer(packet);
+        }
+    }
+    let mut result = MysqlResult::default();
+    for packet in packets {
+        match result.read(packet) {
+            Ok(false) => {}
+            Ok(true) => break,
+            Err(reason) => {
+                assert!(reason.chars().count() < 600);
+                break;
+            }
+        }
+    }
+    assert!(result.first.is_none_or(|first| first.chars().count() <= 1_000));
 }
 
 /// A fingerprint is bounded, and has the same fingerprint. The first byte selects the dialect.

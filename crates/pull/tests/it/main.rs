@@ -7,3 +7,4 @@ mod jobs;
 mod panics;
 mod probes;
 mod scrapes;
+mod sql;

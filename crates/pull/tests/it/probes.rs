@@ -27,7 +27,7 @@ fn first_attempt(check: CheckJobSettings) -> PullFixture {
 
 /// A check with `probe` succeeds; the names of its phases.
 #[track_caller]
-fn success(probe: impl Probe) -> (PullFixture, Vec<String>) {
+pub(crate) fn success(probe: impl Probe) -> (PullFixture, Vec<String>) {
     success_of(check(probe))
 }
 
@@ -43,8 +43,13 @@ fn success_of(check: CheckJobSettings) -> (PullFixture, Vec<String>) {
 
 /// A check with `probe` fails, with a reason that contains `expected`.
 #[track_caller]
-fn failure(probe: impl Probe, expected: &str) -> PullFixture {
-    let fixture = first_attempt(check(probe));
+pub(crate) fn failure(probe: impl Probe, expected: &str) -> PullFixture {
+    failure_of(check(probe), expected)
+}
+
+#[track_caller]
+pub(crate) fn failure_of(check: CheckJobSettings, expected: &str) -> PullFixture {
+    let fixture = first_attempt(check);
     assert_eq!(fixture.values_of("probe_success"), ["0"]);
     let reason = fixture.values_of("probe_failure_reason");
     assert!(reason[0].contains(expected), "{reason:?}");
@@ -52,7 +57,7 @@ fn failure(probe: impl Probe, expected: &str) -> PullFixture {
 }
 
 /// Server of datagrams.
-fn datagram_server(mut answer: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static) -> String {
+pub(crate) fn datagram_server(mut answer: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static) -> String {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap().to_string();
     thread::spawn(move || {
@@ -65,7 +70,7 @@ fn datagram_server(mut answer: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static) ->
 }
 
 /// Server of connections, one after the other.
-fn stream_server(serve: impl Fn(std::net::TcpStream) + Send + 'static) -> String {
+pub(crate) fn stream_server(serve: impl Fn(std::net::TcpStream) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || listener.incoming().for_each(|stream| serve(stream.unwrap())));

@@ -77,7 +77,8 @@ fn example_settings_are_valid() {
         .map(|line| format!("{line}\n"))
         .collect();
     let dir = tempdir();
-    for file in ["server.pem", "server.key", "clients.pem", "token", "north-ca.pem", "password"] {
+    let files = ["server.pem", "server.key", "clients.pem", "token", "north-ca.pem", "password"];
+    for file in files.into_iter().chain(["collectd.users"]) {
         std::fs::write(dir.join(file), "x").unwrap();
     }
     let settings = Settings::parse(&all, &dir, ROLES).unwrap_or_else(|reason| panic!("{reason}"));
@@ -259,14 +260,14 @@ fn keys_of_checks_are_those_of_their_kinds() {
             line 1: missing key "name"; add it to this table
               | [[check]]
               | ^
-            line 4: a check has exactly one of http, tcp, dns, ping, ntp, json, grpc, command
+            line 4: a check has exactly one of http, tcp, dns, ping, ntp, json, grpc, sql, command
               | name = "b"
               | ^"#]],
     );
     check(
         "[[check]]\nname = \"b\"\ntcp = \"a:1\"\nhttp = \"http://b\"\n",
         expect![[r#"
-            line 2: a check has exactly one of http, tcp, dns, ping, ntp, json, grpc, command
+            line 2: a check has exactly one of http, tcp, dns, ping, ntp, json, grpc, sql, command
               | name = "b"
               | ^"#]],
     );
@@ -320,7 +321,7 @@ fn all_errors_are_reported_at_once() {
             line 7: token_file: cannot read /etc/topdeck/none: No such file or directory (os error 2)
               | token_file = "none"
               | ^
-            line 9: a check has exactly one of http, tcp, dns, ping, ntp, json, grpc, command
+            line 9: a check has exactly one of http, tcp, dns, ping, ntp, json, grpc, sql, command
               | name = "c"
               | ^
             line 12: tcp is "x", must be host:port

@@ -151,6 +151,7 @@ fn a_postgres_server_is_read_and_each_fault_has_its_reason() {
     every_metric_has_data(&deck, &server);
     faults_are_told(&deck);
     every_panel_has_data(&deck, &server);
+    checks_query_it(&deck, &server);
 
     // The end of the holder ends the wait.
     let [mut holder, mut waiter] = sessions;
@@ -167,6 +168,48 @@ fn a_postgres_server_is_read_and_each_fault_has_its_reason() {
     wait_until("it is read again", || status(&deck, "main")["state"] == "up");
     assert!(deck.log().contains("postgres \"main\" (PostgreSQL "), "{}", deck.log());
     deck.stop();
+}
+
+/// Checks with `sql`: a login with SCRAM, results, and the reasons of failures.
+fn checks_query_it(deck: &ServerProcess, server: &PostgresServer) {
+    let check = |name: &str, user: &str, query: &str, more: &str| {
+        let sql = format!("postgres://{user}@127.0.0.1:{}/postgres", server.port);
+        format!("[[check]]\nname = \"{name}\"\nsql = \"{sql}\"\nquery = \"{query}\"\n{more}\n")
+    };
+    let count = "SELECT count(*) FROM pg_roles WHERE rolname = 'secret' -- one";
+    let right = "password_file = \"right\"\nexpect = \"1\"\nexpect_rows = 1";
+    let many = "SELECT g FROM generate_series(1, 50000) g";
+    let text = [
+        check("right", "secret", count, right),
+        check("many", "postgres", many, "expect = \"1\"\nexpect_rows = 50000"),
+        check("wrong", "secret", "SELECT 1", "password_file = \"wrong\""),
+        check("none", "secret", "SELECT 1", ""),
+        check("write", "postgres", "INSERT INTO stock VALUES (2, 0)", ""),
+        check("slow", "postgres", "SELECT pg_sleep(60)", "timeout = \"200ms\""),
+        check("secure", "postgres", "SELECT 1", "secure = true"),
+    ];
+    let file = deck.dir.path("checks.toml");
+    std::fs::write(&file, text.concat()).expect("a file can be written");
+    let run = crate::topdeck(&["doctor", "checks", file.to_str().expect("UTF-8")], b"");
+    let found = run.stdout.lines().filter(|line| !line.starts_with(' ') && !line.is_empty());
+    let found: Vec<String> = found
+        .map(|line| {
+            let (name, outcome) = line.split_once(" (postgres://").expect("a check");
+            format!("{name}: {}", outcome.split_once("): ").expect("an outcome").1)
+        })
+        .collect();
+    let expected = [
+        "right: success",
+        "many: success",
+        "wrong: FAILED: cannot log in: FATAL: password authentication failed for user \"secret\" \
+         (28P01)",
+        "none: FAILED: cannot log in: the server asks for a password; set password_file",
+        "write: FAILED: the query failed: ERROR: cannot execute INSERT in a read-only transaction \
+         (25006)",
+        "slow: FAILED: no response within 200 ms",
+        "secure: FAILED: the server has no TLS; set ssl = on there",
+    ];
+    assert_eq!(found, expected, "{}", run.all());
 }
 
 fn every_metric_has_data(deck: &ServerProcess, server: &PostgresServer) {
