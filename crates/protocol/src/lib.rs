@@ -28,6 +28,8 @@ pub mod mysql;
 pub mod observer;
 pub mod postgres;
 pub mod redis;
+pub mod snmp;
+pub mod websocket;
 
 mod id_hasher;
 mod message_position;

@@ -28,8 +28,8 @@ use crate::settings::{CheckJobSettings, JobCommon, resolve_target};
 use crate::target_state::TargetState;
 
 /// Labels that the check itself sets: of all series, or of a kind's values.
-pub(crate) const RESERVED_LABELS: [&str; 5] =
-    ["check", "phase", "outcome", "json_path", "perfdata"];
+pub(crate) const RESERVED_LABELS: [&str; 6] =
+    ["check", "phase", "outcome", "json_path", "oid", "perfdata"];
 
 /// Validated check settings.
 #[derive(Debug)]

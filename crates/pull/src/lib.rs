@@ -22,7 +22,8 @@ pub use crate::role::{CheckTable, PullRole, PullTables, ScrapeTable};
 pub use error::{Error, Result};
 pub use probe::{
     AnyProbe, Attempt, CommandProbe, DnsProbe, DnsTransport, GrpcProbe, HttpProbe, JsonProbe,
-    NtpProbe, PingProbe, Probe, RecordType, SqlProbe, StartTls, Statuses, TcpProbe,
+    NtpProbe, PingProbe, Probe, RecordType, SnmpProbe, SqlProbe, StartTls, Statuses, TcpProbe,
+    WebsocketProbe,
 };
 pub use pull::Pull;
 pub use settings::{CheckJobSettings, ScrapeJobSettings, Settings};

@@ -11,8 +11,10 @@ mod http;
 mod json;
 mod ntp;
 mod ping;
+mod snmp;
 mod sql;
 mod tcp;
+mod websocket;
 
 #[cfg(test)]
 #[path = "../../../testdata/extensions/check/header.rs"]
@@ -43,8 +45,10 @@ pub use self::http::{HttpProbe, Statuses};
 pub use self::json::JsonProbe;
 pub use self::ntp::NtpProbe;
 pub use self::ping::PingProbe;
+pub use self::snmp::SnmpProbe;
 pub use self::sql::SqlProbe;
 pub use self::tcp::{StartTls, TcpProbe};
+pub use self::websocket::WebsocketProbe;
 
 /// Gauges that an attempt stores at most.
 const VALUES_MAX: usize = 256;
@@ -60,6 +64,8 @@ pub(crate) const PROBES: &[ProbeRow] = &[
     row::<JsonProbe>(),
     row::<GrpcProbe>(),
     row::<SqlProbe>(),
+    row::<WebsocketProbe>(),
+    row::<SnmpProbe>(),
     row::<CommandProbe>(),
 ];
 

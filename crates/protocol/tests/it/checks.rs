@@ -14,6 +14,8 @@ use protocol::mysql::{MysqlAccount, MysqlLogin, MysqlResult};
 use protocol::observer::STATEMENT_BYTES_MAX;
 use protocol::postgres::{PostgresMessageParser, PostgresMessagePart, RETAINED_BYTES_MAX};
 use protocol::redis::ReplyParser;
+use protocol::snmp::{ObjectId, read_response};
+use protocol::websocket::{check_handshake, close_reason, take_frame};
 
 /// Panics on a violation.
 pub(crate) type FuzzCheck = fn(&[u8]);
@@ -23,6 +25,8 @@ pub(crate) const CHECKS: &[(&str, FuzzCheck)] = &[
     ("protocol_messages", messages),
     ("fingerprint", fingerprint),
     ("mysql_client", mysql_client),
+    ("snmp", snmp),
+    ("websocket", websocket),
     ("observe_http", |script| observer_checks::observe("http", script)),
     ("observe_mysql", |script| observer_checks::observe("mysql", script)),
     ("observe_postgres", |script| observer_checks::observe("postgres", script)),
@@ -83,6 +87,40 @@ fn mysql_client(bytes: &[u8]) {
         }
     }
     assert!(result.first.is_none_or(|first| first.chars().count() <= 1_000));
+}
+
+/// A response has a value per object, whatever the bytes are.
+fn snmp(bytes: &[u8]) {
+    let objects = [ObjectId::parse("1.3.6.1.2.1.1.3.0").expect("an object")];
+    if let Some(Ok(values)) = read_response(bytes, 2, &objects) {
+        assert_eq!(values.len(), 1);
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let _ = ObjectId::parse(text);
+    }
+}
+
+/// Frames are the same, however the bytes are divided, and no longer than the limit.
+fn websocket(bytes: &[u8]) {
+    let _ = check_handshake(bytes, "key");
+    let frames = |size: usize| {
+        let (mut received, mut frames) = (Vec::new(), Vec::new());
+        for piece in bytes.chunks(size) {
+            received.extend_from_slice(piece);
+            loop {
+                match take_frame(&mut received, 100) {
+                    Ok(Some(frame)) => frames.push(frame),
+                    Ok(None) => break,
+                    Err(error) => return (frames, Some(error)),
+                }
+            }
+        }
+        (frames, None)
+    };
+    let whole = frames(usize::MAX);
+    assert!(whole.0.iter().all(|frame| frame.payload.len() <= 100));
+    whole.0.iter().for_each(|frame| assert!(!close_reason(&frame.payload).contains('\n')));
+    assert_eq!(frames(1), whole);
 }
 
 /// A fingerprint is bounded, and has the same fingerprint. The first byte selects the dialect.

@@ -7,4 +7,6 @@ mod jobs;
 mod panics;
 mod probes;
 mod scrapes;
+mod snmp;
 mod sql;
+mod websocket;

@@ -260,14 +260,14 @@ fn keys_of_checks_are_those_of_their_kinds() {
             line 1: missing key "name"; add it to this table
               | [[check]]
               | ^
-            line 4: a check has exactly one of http, tcp, dns, ping, ntp, json, grpc, sql, command
+            line 4: a check has exactly one of http, tcp, dns, ping, ntp, json, grpc, sql, websocket, snmp, command
               | name = "b"
               | ^"#]],
     );
     check(
         "[[check]]\nname = \"b\"\ntcp = \"a:1\"\nhttp = \"http://b\"\n",
         expect![[r#"
-            line 2: a check has exactly one of http, tcp, dns, ping, ntp, json, grpc, sql, command
+            line 2: a check has exactly one of http, tcp, dns, ping, ntp, json, grpc, sql, websocket, snmp, command
               | name = "b"
               | ^"#]],
     );
@@ -321,7 +321,7 @@ fn all_errors_are_reported_at_once() {
             line 7: token_file: cannot read /etc/topdeck/none: No such file or directory (os error 2)
               | token_file = "none"
               | ^
-            line 9: a check has exactly one of http, tcp, dns, ping, ntp, json, grpc, sql, command
+            line 9: a check has exactly one of http, tcp, dns, ping, ntp, json, grpc, sql, websocket, snmp, command
               | name = "c"
               | ^
             line 12: tcp is "x", must be host:port
