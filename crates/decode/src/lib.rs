@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod circllhist;
+pub mod collectd;
 mod convention;
 pub mod ddsketch;
 mod decimal;

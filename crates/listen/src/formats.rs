@@ -1,10 +1,12 @@
 //! Table of line formats. A format is one file and one row.
 
+mod collectd;
 mod graphite;
 mod statsd;
 
 use crate::line_format::LineFormatRow;
 
+pub use collectd::Collectd;
 pub use graphite::Graphite;
 pub use statsd::Statsd;
 
@@ -13,6 +15,7 @@ pub(crate) const FORMATS: &[LineFormatRow] = &[
     // A comment: rustfmt then writes one row per line.
     LineFormatRow::of::<Statsd>(),
     LineFormatRow::of::<Graphite>(),
+    LineFormatRow::of::<Collectd>(),
 ];
 
 /// Settings tables of the formats.

@@ -1,5 +1,5 @@
-//! Listeners for StatsD and Graphite over UDP, TCP and Unix sockets. A format is a file and a row
-//! in `formats.rs`.
+//! Listeners for StatsD, Graphite and collectd over UDP, TCP and Unix sockets. A format is a file
+//! and a row in `formats.rs`.
 //!
 //! ```text
 //! socket ─ thread ─ LineFormat ─ LineSink ─ MetricAggregator ─┐
@@ -41,7 +41,7 @@ mod stream_reader;
 
 pub use crate::role::{ListenRole, ListenTables};
 pub use error::{Error, Result};
-pub use formats::{Graphite, Statsd};
+pub use formats::{Collectd, Graphite, Statsd};
 pub use line_format::{AnyLineFormat, LineFormat, LineFormatRow, SocketAddresses};
 pub use line_sink::{LineSink, LineValue};
 pub use listen_address::ListenAddress;

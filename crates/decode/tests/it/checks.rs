@@ -12,14 +12,15 @@ use decode::remote_write::{self, RemoteWriteVersion};
 use decode::spans::trace::{self, AttributeAction, RawSpan, Trace};
 use decode::{
     DecodedSample, DecodedValue, InputError, InputFormat, SampleSink, SeriesSink, Unit,
-    VecSeriesSink, detect, graphite, influx, otlp, prometheus_protobuf, read, spans, statsd, tsdb,
+    VecSeriesSink, collectd, detect, graphite, influx, otlp, prometheus_protobuf, read, spans,
+    statsd, tsdb,
 };
 
 /// Panics if the property is violated.
 pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each fuzz target of a decoder.
-pub(crate) const CHECKS: [(&str, FuzzCheck); 17] = [
+pub(crate) const CHECKS: [(&str, FuzzCheck); 18] = [
     ("read_numbers", |bytes| check_format(InputFormat::Numbers, bytes)),
     ("read_hlog", |bytes| check_format(InputFormat::Hlog, bytes)),
     ("read_circllhist", |bytes| check_format(InputFormat::Circllhist, bytes)),
@@ -35,6 +36,7 @@ pub(crate) const CHECKS: [(&str, FuzzCheck); 17] = [
     ("prometheus_protobuf", check_scrape),
     ("statsd", check_statsd),
     ("graphite", check_graphite),
+    ("collectd", check_collectd),
     ("influx", check_influx),
     ("tsdb", check_tsdb),
 ];
@@ -283,6 +285,29 @@ fn check_statsd(bytes: &[u8]) {
                 Err(error) => check_one_line(&error.to_string()),
             }
         }
+    }
+}
+
+/// Values have a place, a time and a number; damage is one line.
+fn check_collectd(bytes: &[u8]) {
+    let parts = match collectd::split_signature(bytes) {
+        Ok((signature, parts)) => {
+            assert!(signature.is_none_or(|it| it.hmac.len() == 32 && it.signed.ends_with(parts)));
+            parts
+        }
+        Err(error) => return check_one_line(&error),
+    };
+    let mut count = 0;
+    let outcome = collectd::read_parts(parts, &mut |value| {
+        count += 1;
+        let (at, of) = value.position;
+        assert!(at < of && value.time > 0 && !value.number.as_f64().is_nan());
+        assert_eq!(value.name().is_some(), of > 1);
+    });
+    // A value has 9 bytes.
+    assert!(count <= bytes.len() / 9);
+    if let Err(error) = outcome {
+        check_one_line(&error);
     }
 }
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use listen::{Error, Limits, ListenAddress, Listener, Settings, SocketAddresses};
 use model::SampleValue;
 
-use crate::fixture::{ListenFixture, TestDir, graphite, ip, loopback, statsd, udp_sockets};
+use crate::fixture::{
+    ListenFixture, TestDir, collectd, graphite, ip, loopback, statsd, udp_sockets,
+};
 
 fn udp() -> Settings {
     statsd(udp_sockets())
@@ -16,11 +18,17 @@ fn udp() -> Settings {
 /// Sends datagrams, stops the listener, and returns the stored rows.
 #[track_caller]
 fn check(settings: Settings, datagrams: &[&str], expected: &[&str]) {
+    let datagrams: Vec<&[u8]> = datagrams.iter().map(|text| text.as_bytes()).collect();
+    check_bytes(settings, &datagrams, expected);
+}
+
+#[track_caller]
+fn check_bytes(settings: Settings, datagrams: &[&[u8]], expected: &[&str]) {
     let world = ListenFixture::new();
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
     let socket = UdpSocket::bind(loopback()).unwrap();
     for datagram in datagrams {
-        socket.send_to(datagram.as_bytes(), ip(&listener.addresses()[0])).unwrap();
+        socket.send_to(datagram, ip(&listener.addresses()[0])).unwrap();
     }
     listener.stop();
     assert_eq!(world.dump_rows(), expected.join("\n"));
@@ -79,6 +87,53 @@ fn graphite_values_keep_their_timestamps() {
         graphite(udp_sockets()),
         &["a.b 1 1699999999\n a.b 2 -1 \r\n", "a;x=1 3 N\n\nb nan 1\nb x 1\n"],
         &["a.b -1..-1 1", "a.b 3..3 2", "a{x=\"1\"} 3..3 3"],
+    );
+}
+
+#[test]
+fn values_of_collectd_keep_their_timestamps_and_kinds() {
+    let part = |kind: u16, body: &[u8]| {
+        let length = (body.len() + 4) as u16;
+        [&kind.to_be_bytes()[..], &length.to_be_bytes(), body].concat()
+    };
+    let values = |kinds: &[u8], numbers: &[[u8; 8]]| {
+        let count = (kinds.len() as u16).to_be_bytes();
+        part(6, &[&count[..], kinds, &numbers.concat()].concat())
+    };
+    let packet = [
+        part(0, b"web-1\0"),
+        part(1, &1_699_999_999_u64.to_be_bytes()),
+        part(2, b"interface\0"),
+        part(3, b"eth0\0"),
+        part(4, b"if_octets\0"),
+        values(&[2, 2], &[7_i64.to_be_bytes(), 8_i64.to_be_bytes()]),
+        part(2, b"dns\0"),
+        part(3, b"\0"),
+        part(4, b"queries\0"),
+        values(&[3], &[5_u64.to_be_bytes()]),
+        part(1, &1_700_000_000_u64.to_be_bytes()),
+        values(&[3], &[6_u64.to_be_bytes()]),
+        part(4, b"load\0"),
+        values(&[1], &[0.5_f64.to_le_bytes()]),
+    ];
+    let packet = packet.concat();
+    check_bytes(
+        collectd(udp_sockets()),
+        // What precedes the damage is stored.
+        &[&packet, &[&packet[..packet.len() - 4], &[1]].concat(), b"stats:1|c", b""],
+        &[
+            "collectd_dns_load{host=\"web-1\"} 0..0 0.5",
+            "collectd_dns_queries_total{host=\"web-1\"} -10..0 10",
+            "collectd_dns_queries_total{host=\"web-1\"} 0..3 12",
+            "collectd_interface_if_octets_rx_total{host=\"web-1\",plugin_instance=\"eth0\"} \
+             -1..-1 7",
+            "collectd_interface_if_octets_rx_total{host=\"web-1\",plugin_instance=\"eth0\"} \
+             -1..-1 7",
+            "collectd_interface_if_octets_tx_total{host=\"web-1\",plugin_instance=\"eth0\"} \
+             -1..-1 8",
+            "collectd_interface_if_octets_tx_total{host=\"web-1\",plugin_instance=\"eth0\"} \
+             -1..-1 8",
+        ],
     );
 }
 

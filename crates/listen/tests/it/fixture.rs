@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use disk::Disk;
 use intake::{Intake, Supervisor, WriteTarget};
 use journal::{Journal, ReadItem, StartPosition};
-use listen::{AnyLineFormat, Graphite, ListenAddress, Settings, SocketAddresses, Statsd};
+use listen::{AnyLineFormat, Collectd, Graphite, ListenAddress, Settings, SocketAddresses, Statsd};
 use model::{Batch, BatchSeries, Gap, Sample, SampleValue, Series};
 use sim::SimDisk;
 
@@ -71,6 +71,7 @@ impl ListenFixture {
         let outcome = ("outcome", outcome);
         count(&[("source", "statsd"), outcome])
             + count(&[("source", "graphite"), outcome])
+            + count(&[("source", "collectd"), outcome])
             + count(&[outcome])
     }
 
@@ -166,6 +167,11 @@ pub(crate) fn statsd(sockets: SocketAddresses) -> Settings {
 /// Graphite on the given addresses.
 pub(crate) fn graphite(sockets: SocketAddresses) -> Settings {
     Settings { sockets, ..Settings::new(AnyLineFormat::new(Graphite::default())) }
+}
+
+/// collectd on the given addresses.
+pub(crate) fn collectd(sockets: SocketAddresses) -> Settings {
+    Settings { sockets, ..Settings::new(AnyLineFormat::new(Collectd::default())) }
 }
 
 /// UDP on any port of this host.
