@@ -6,6 +6,7 @@
 )]
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use hist::codec::header::Temporality;
 use journal::supervisor::catch_panic;
@@ -28,7 +29,8 @@ use crate::row::{Predecessor, Rows};
 /// began, so that they do not block smaller writes on a full disk.
 pub(crate) struct StoreChange<'a> {
     inner: &'a StoreInner,
-    /// Manifest when the change began. The caller holds the mutex `work`, so it stays current.
+    /// Manifest when the change began. The caller holds the mutex `work`, so it stays current,
+    /// except for its generation and `has_sections`.
     pub(crate) base_manifest: Manifest,
     /// Parts from this number on belong to this change.
     first_part: u64,
@@ -253,20 +255,37 @@ impl<'a> StoreChange<'a> {
             .parts
             .extend(std::mem::take(&mut self.added).into_iter().map(|part| (part.number, part)));
         manifest.next_part = self.next_part;
-        manifest.generation = manifest.generation.saturating_add(1);
         self.gaps.drain(..).for_each(|gap| manifest.add_gap(gap));
-        edit(&mut manifest);
-        match self.inner.manifest_file.replace(&manifest.write()) {
-            Err(Error::FailStop { reason }) => {
-                self.is_done = true;
-                self.inner.fail_stop(&reason);
-                return Err(Error::FailStop { reason });
-            }
-            done => done?,
-        }
-        self.is_done = true;
-        self.inner.replace_manifest(manifest, &self.removed);
+        let committed = self.inner.commit_manifest(&self.removed, |current| {
+            manifest.has_sections = current.has_sections;
+            edit(&mut manifest);
+            manifest
+        });
+        self.is_done = matches!(committed, Ok(()) | Err(Error::FailStop { .. }));
+        committed?;
         self.inner.remove_unreferenced();
+        Ok(())
+    }
+}
+
+impl StoreInner {
+    /// Replaces the current manifest by another one, which is made of it, with the next generation.
+    pub(crate) fn commit_manifest(
+        &self,
+        removed: &[u64],
+        next: impl FnOnce(&Manifest) -> Manifest,
+    ) -> Result<()> {
+        let _commit = lock(&self.commit);
+        let current = Arc::clone(&self.state().manifest);
+        let mut manifest = next(&current);
+        manifest.generation = current.generation.saturating_add(1);
+        drop(current);
+        let written = self.manifest_file.replace(&manifest.write());
+        if let Err(Error::FailStop { reason }) = &written {
+            self.fail_stop(reason);
+        }
+        written?;
+        self.replace_manifest(manifest, removed);
         Ok(())
     }
 }

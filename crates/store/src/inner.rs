@@ -1,10 +1,10 @@
 //! State of an open store, its locks, and its open parts.
 //!
 //! Lock order: `work` (changes parts), `admission` (shared by appends, exclusive for deleting
-//! series), `subscriber` (reads the journal), `state`, a head, the index, `producers` (batches read
-//! so far), `quarantine`, `exemplars`, `traces`. The producers change only under `subscriber`, so
-//! that position and producers are consistent under it; acknowledgements look at the producers
-//! without `subscriber` and never wait for the reader.
+//! series), `subscriber` (reads the journal), `commit` (writes the manifest), `state`, a head, the
+//! index, `producers` (batches read so far), `quarantine`, `exemplars`, `traces`. The producers
+//! change only under `subscriber`, so that position and producers are consistent under it;
+//! acknowledgements look at the producers without `subscriber` and never wait for the reader.
 
 #![cfg_attr(
     not(test),
@@ -79,10 +79,9 @@ pub(crate) struct StoreInner {
     pub(crate) unread_bytes: AtomicUsize,
     pub(crate) state: Mutex<StoreState>,
     pub(crate) work: Mutex<()>,
+    pub(crate) commit: Mutex<()>,
     pub(crate) options: Options,
     pub(crate) stop: AtomicBool,
-    /// Whether a batch has waited in vain to say in the manifest that the journal has sections.
-    pub(crate) is_announcement_late: AtomicBool,
     /// Backoff of maintenance work that panicked.
     pub(crate) deferred_work: Mutex<HashMap<String, WorkBackoff>>,
     /// Parts in which nothing has expired.

@@ -11,20 +11,14 @@
 )]
 
 use std::borrow::Cow;
-use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError, RwLockReadGuard, TryLockError};
-use std::time::{Duration, Instant};
+use std::sync::{PoisonError, RwLockReadGuard};
 
 use model::Batch;
 
 use crate::change::StoreChange;
 use crate::error::Result;
 use crate::inner::StoreInner;
-
-/// Timeout of a batch behind maintenance, such as a compaction. It is needed once in the life of a
-/// store. Batches after one that has waited in vain do not wait: each would be as late.
-const WORK_TIMEOUT: Duration = Duration::from_secs(2);
-const WORK_PAUSE: Duration = Duration::from_millis(1);
+use crate::manifest::Manifest;
 
 impl StoreInner {
     /// Shares the admission; returns the batch as it is appended. If the manifest cannot say that
@@ -44,40 +38,21 @@ impl StoreInner {
             return Ok((admission, Cow::Borrowed(batch)));
         }
         self.check_running()?;
-        let reason = announced.err().unwrap_or_else(|| "the store is being flushed".to_owned());
+        let reason = announced.err();
+        let reason =
+            reason.map_or_else(|| "the store is being flushed".into(), |it| it.to_string());
         self.add_warning(format!("exemplars of a batch are not stored: {reason}"));
         Ok((admission, Cow::Owned(batch.without_sections()?)))
     }
 
-    /// Returns why the manifest cannot say it.
-    fn announce_sections(&self) -> Result<(), String> {
+    /// Says so in the manifest. It does not wait for maintenance, such as a compaction, but only
+    /// while a manifest is written.
+    fn announce_sections(&self) -> Result<()> {
         if self.state().manifest.has_sections {
             return Ok(());
         }
-        let is_late = self.is_announcement_late.load(Ordering::Relaxed);
-        let work = self.work_within(if is_late { Duration::ZERO } else { WORK_TIMEOUT });
-        // Relaxed: it only decides how long to wait.
-        self.is_announcement_late.store(work.is_none(), Ordering::Relaxed);
-        let _work = work.ok_or("maintenance takes long")?;
-        let change = StoreChange::new(self).map_err(|error| error.to_string())?;
-        if change.base_manifest.has_sections {
-            return Ok(());
-        }
-        change.commit(|manifest| manifest.has_sections = true).map_err(|error| error.to_string())
-    }
-
-    fn work_within(&self, timeout: Duration) -> Option<MutexGuard<'_, ()>> {
-        let began = Instant::now();
-        loop {
-            match self.work.try_lock() {
-                Ok(work) => return Some(work),
-                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) if began.elapsed() < timeout => {
-                    std::thread::sleep(WORK_PAUSE);
-                }
-                Err(TryLockError::WouldBlock) => return None,
-            }
-        }
+        self.check_running()?;
+        self.commit_manifest(&[], |current| Manifest { has_sections: true, ..current.clone() })
     }
 
     /// Lowers the version if all of the journal is in parts. The caller holds the mutex `work`.
@@ -88,5 +63,43 @@ impl StoreInner {
             return Ok(());
         }
         StoreChange::new(self)?.commit(|manifest| manifest.has_sections = false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use disk::Disk;
+    use journal::Level;
+    use model::{BatchWriter, TraceSpans};
+    use sim::SimDisk;
+
+    use super::*;
+    use crate::mutex::lock;
+    use crate::options::Options;
+    use crate::store::Store;
+
+    /// A batch waited for two seconds, and was stored without its sections.
+    #[test]
+    fn sections_do_not_wait_for_maintenance() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+        Store::create(&disk, Path::new("/store"), &journal::Settings::default()).unwrap();
+        let store = Store::open(disk, Path::new("/store"), &Options::default()).unwrap();
+        let _work = lock(&store.inner().work);
+        let change = StoreChange::new(store.inner()).unwrap();
+        let mut batch = BatchWriter::default();
+        batch.trace(TraceSpans { trace_id: [1; 16], is_cut: false, spans: b"a" });
+        let _ack = store.ingest(None, &batch.finish(), Level::Process).unwrap();
+        assert_eq!(store.trace_stat().head_bytes, 0, "not read yet");
+        store.catch_up().unwrap();
+        assert!(store.trace_stat().head_bytes > 0);
+        // The change that began before keeps what was said, and each manifest has its number.
+        let generation = || store.inner().state().manifest.generation;
+        let before = generation();
+        change.commit(|_| ()).unwrap();
+        assert_eq!(generation(), before + 1);
+        assert!(store.inner().state().manifest.has_sections);
     }
 }
