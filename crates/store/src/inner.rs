@@ -2,9 +2,10 @@
 //!
 //! Lock order: `work` (changes parts), `admission` (shared by appends, exclusive for deleting
 //! series), `subscriber` (reads the journal), `commit` (writes the manifest), `state`, a head, the
-//! index, `producers` (batches read so far), `quarantine`, `exemplars`, `traces`. The producers
-//! change only under `subscriber`, so that position and producers are consistent under it;
-//! acknowledgements look at the producers without `subscriber` and never wait for the reader.
+//! index, `producers` (batches read so far), `quarantine`, `exemplars`, `traces`. `trace_parts`
+//! comes after `work` and before the others. The producers change only under `subscriber`, so that
+//! position and producers are consistent under it; acknowledgements look at the producers without
+//! `subscriber` and never wait for the reader.
 
 #![cfg_attr(
     not(test),
@@ -65,6 +66,8 @@ pub(crate) struct StoreInner {
     pub(crate) exemplar_file: ExemplarFile,
     /// Whole traces.
     pub(crate) traces: Mutex<TraceStore>,
+    /// Held while parts of traces are merged or removed.
+    pub(crate) trace_parts: Mutex<()>,
     /// Batches read from the journal.
     pub(crate) producers: Mutex<ProducerTable>,
     /// Sequences evicted from the full table.

@@ -71,6 +71,13 @@ impl StoreInner {
     }
 
     fn maintain_at(&self, pace: MaintenancePace) -> Result<bool> {
+        let changed = self.maintain_rows(pace);
+        // Batches with new series and queries do not wait for it.
+        let merged = self.run_guarded("merging traces", || self.merge_traces());
+        Ok(changed? | merged?)
+    }
+
+    fn maintain_rows(&self, pace: MaintenancePace) -> Result<bool> {
         let _work = lock(&self.work);
         self.check_running()?;
         let mut changed = self.drain_journal()?;

@@ -134,6 +134,7 @@ impl Store {
             exemplars: Mutex::new(exemplars),
             exemplar_file,
             traces: Mutex::new(traces),
+            trace_parts: Mutex::new(()),
             producers: Mutex::new(producers),
             evicted_sequences: AtomicU64::new(0),
             head_bytes: AtomicUsize::new(0),

@@ -13,7 +13,8 @@ use crate::error::Result;
 use crate::inner::StoreInner;
 use crate::mutex::lock;
 use crate::store::Store;
-use crate::traces::{ReserveTrace, StoredTrace, TraceStat};
+use crate::traces::trace_snapshot::{ReserveTrace, TraceSearchStep};
+use crate::traces::{StoredTrace, TraceStat};
 
 impl Store {
     /// A trace by its id, with all of its spans that were kept; `None` as well if `reserve` stops
@@ -34,18 +35,34 @@ impl Store {
     }
 
     /// Passes on spans of all traces that were received about a range of time, the latest part
-    /// first, until told to stop; `None` before each part. A trace may come several times. What
-    /// cannot be read is skipped and reported as a warning.
+    /// first, until told to stop. A trace may come several times. What cannot be read is skipped
+    /// and reported as a warning.
     pub fn search_traces(
         &self,
         range: &Range<i64>,
-        each: &mut dyn FnMut(Option<TraceSpans<'_>>) -> ControlFlow<()>,
+        each: &mut dyn FnMut(TraceSearchStep<'_>) -> ControlFlow<()>,
     ) {
         let inner = self.inner();
         let _ = inner.catch_up();
         let snapshot = lock(&inner.traces).snapshot(&|_| true);
         let mut notes = Vec::new();
         snapshot.search(range, each, &mut notes);
+        notes.into_iter().for_each(|note| inner.add_warning(note));
+    }
+
+    /// Passes on all spans of some traces, whose ids ascend, until told to stop. A trace may come
+    /// several times. What cannot be read is skipped and reported as a warning.
+    pub fn traces(
+        &self,
+        trace_ids: &[TraceId],
+        each: &mut dyn FnMut(TraceSpans<'_>) -> ControlFlow<()>,
+    ) {
+        let inner = self.inner();
+        let _ = inner.catch_up();
+        let is_wanted = |known: &TraceId| trace_ids.binary_search(known).is_ok();
+        let snapshot = lock(&inner.traces).snapshot(&is_wanted);
+        let mut notes = Vec::new();
+        snapshot.traces(trace_ids, each, &mut notes);
         notes.into_iter().for_each(|note| inner.add_warning(note));
     }
 
@@ -111,12 +128,27 @@ impl StoreInner {
     /// Writes traces if that is due, and removes old parts. The caller holds the mutex `work`.
     pub(crate) fn maintain_traces(&self) -> Result<bool> {
         let is_due = lock(&self.traces).is_write_due(self.now());
+        let _parts = lock(&self.trace_parts);
         // What cannot be written may be so because of what is to be removed.
         let written = if is_due { self.write_traces() } else { Ok(false) };
         let mut removal = lock(&self.traces).begin_removal(self.now());
         let removed = removal.run();
         lock(&self.traces).finish_removal(&removal);
         removed?;
-        Ok(written? || !removal.parts.is_empty())
+        Ok(written? || !removal.is_empty())
+    }
+
+    /// Merges small parts, if there are some; the mutex `work` is not needed.
+    pub(crate) fn merge_traces(&self) -> Result<bool> {
+        let _parts = lock(&self.trace_parts);
+        let Some(merge) = lock(&self.traces).begin_merge(self.now()) else { return Ok(false) };
+        let merged = merge.run();
+        let mut traces = lock(&self.traces);
+        match &merged {
+            Ok(Some(merged)) => traces.finish_merge(merged),
+            Ok(None) => traces.fail_merge(&merge, 1),
+            Err(_) => traces.fail_merge(&merge, usize::MAX),
+        }
+        Ok(merged?.is_some())
     }
 }

@@ -10,20 +10,22 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
+pub(crate) mod trace_merge;
 pub(crate) mod trace_part;
+pub(crate) mod trace_snapshot;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use disk::{Disk, FileError, IoContext, OpenMode};
-use model::{TraceId, TraceReader, TraceSpans};
+use model::{TraceId, TraceSpans};
 
 use crate::error::{Error, Result};
-use crate::resolution::{DAY, HOUR, MINUTE};
-use trace_part::{TraceFooter, TracePart};
+use crate::resolution::{DAY, HOUR};
+use trace_part::{PartEncoder, PartOrigin, TraceFooter};
+use trace_snapshot::{TraceSnapshot, missing};
 
 /// Memory of traces from which they are written to a part.
 const HEAD_BYTES: usize = 8 << 20;
@@ -34,10 +36,6 @@ const TRACE_BYTES: usize = 96;
 const TRACE_BYTES_MAX: usize = 32 << 20;
 /// A larger file is of another program.
 const PART_BYTES_MAX: u64 = 4 << 30;
-/// Spans that arrive this long after a range are searched, too.
-const LATE_MAX: i64 = HOUR;
-/// Clocks of senders may be ahead by this.
-const AHEAD_MAX: i64 = 5 * MINUTE;
 
 /// How traces are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,14 +124,26 @@ impl TraceHead {
         let more = more.saturating_add(if is_new { TRACE_BYTES } else { 0 });
         self.bytes = self.bytes.saturating_add(more);
     }
+
+    fn encode(&self, origin: &PartOrigin) -> Result<Vec<u8>> {
+        let mut encoder = PartEncoder::default();
+        for (trace_id, (is_cut, spans)) in &self.traces {
+            encoder.push(TraceSpans { trace_id: *trace_id, is_cut: *is_cut, spans })?;
+        }
+        encoder.finish(origin)
+    }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct PartEntry {
     number: u64,
     length: u64,
     /// `None` of a part that cannot be read.
     footer: Option<TraceFooter>,
+    /// A merge failed because of it.
+    is_unmergeable: bool,
+    /// Shared with snapshots: its file stays while one has it.
+    users: Arc<()>,
 }
 
 /// See the module.
@@ -146,6 +156,8 @@ pub(crate) struct TraceStore {
     writing: Option<Arc<TraceHead>>,
     /// By number, which is the order of time.
     parts: Vec<PartEntry>,
+    /// Parts that a merged one has replaced; their files are removed when no snapshot has them.
+    replaced: Vec<PartEntry>,
     next_number: u64,
     /// Position after the last record that was read.
     read_to: u64,
@@ -164,28 +176,65 @@ impl TraceFiles {
         self.dir.join(format!("{number:016x}"))
     }
 
+    fn open(&self, number: u64) -> Result<PartFile> {
+        let path = self.path(number);
+        let file = self.disk.open(&path, OpenMode::Read).io_context("open", &path)?;
+        let length = file.len().io_context("get the length of", &path)?;
+        Ok(PartFile { file, path, length })
+    }
+
     /// Calls `work` with a reader of a part.
     fn with<T>(
         &self,
         number: u64,
         work: impl FnOnce(u64, trace_part::ReadPart<'_>) -> Result<T>,
     ) -> Result<T> {
-        let path = self.path(number);
-        let file = self.disk.open(&path, OpenMode::Read).io_context("open", &path)?;
-        let length = file.len().io_context("get the length of", &path)?;
+        let file = self.open(number)?;
+        work(file.length, &|offset, length| file.read(offset, length))
+            .map_err(|error| file.locate(error))
+    }
+
+    /// Writes a part durably, in the place of one with its number; returns its length and footer.
+    fn write(&self, number: u64, bytes: &[u8]) -> Result<(u64, TraceFooter)> {
+        let dir = &self.dir;
+        self.disk.create_dir(dir).io_context("create", dir)?;
+        if let Some(store) = dir.parent() {
+            self.disk.sync_dir(store).io_context("fsync", store)?;
+        }
+        disk::replace_file(&*self.disk, &self.path(number), bytes)?;
+        let length = bytes.len() as u64;
         let read = |offset: u64, length: usize| {
-            let mut bytes = vec![0; length.min(usize::try_from(PART_BYTES_MAX).unwrap_or(length))];
-            let have = file.read_full_at(&mut bytes, offset).io_context("read", &path)?;
-            bytes.truncate(have);
-            Ok(bytes)
+            let rest = bytes.get(offset as usize..).unwrap_or_default();
+            Ok(rest.get(..length).unwrap_or(rest).to_owned())
         };
-        work(length, &read).map_err(|error| match error {
+        Ok((length, TraceFooter::read(&read, length)?))
+    }
+}
+
+/// The file of a part.
+struct PartFile {
+    file: Box<dyn disk::File>,
+    path: PathBuf,
+    length: u64,
+}
+
+impl PartFile {
+    fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; length.min(usize::try_from(PART_BYTES_MAX).unwrap_or(length))];
+        let have = self.file.read_full_at(&mut bytes, offset).io_context("read", &self.path)?;
+        bytes.truncate(have);
+        Ok(bytes)
+    }
+
+    /// Says in which file the damage is.
+    fn locate(&self, error: Error) -> Error {
+        match error {
             Error::Damage { reason, .. } => {
-                let location = path.display().to_string();
+                let location = self.path.display().to_string();
                 Error::Damage { location, reason }
             }
             other => other,
-        })
+        }
     }
 }
 
@@ -225,8 +274,12 @@ impl TraceStore {
                 TraceFooter::read(read, length)
             });
             let footer = footer.map_err(|error| notes.push(missing(&error))).ok();
-            parts.push(PartEntry { number, length, footer });
+            parts.push(PartEntry { number, length, footer, ..PartEntry::default() });
         }
+        // A kill after a merge leaves parts that another one has replaced.
+        let merged: Vec<_> = parts.iter().filter_map(PartEntry::replaces).collect();
+        let is_replaced = |part: &PartEntry| merged.iter().any(|all| all.contains(&part.number));
+        let (replaced, parts): (Vec<_>, Vec<_>) = parts.into_iter().partition(is_replaced);
         let footers = parts.iter().filter_map(|part: &PartEntry| part.footer);
         let own = footers.filter(|footer| footer.journal == journal);
         let read_to = own.map(|footer| footer.end).max().unwrap_or(0);
@@ -237,6 +290,7 @@ impl TraceStore {
             head: TraceHead::default(),
             writing: None,
             parts,
+            replaced,
             next_number,
             read_to,
             stat: TraceStat::default(),
@@ -295,13 +349,6 @@ impl TraceStore {
     }
 }
 
-/// Traces of a store at one time, without its lock.
-pub(crate) struct TraceSnapshot {
-    files: TraceFiles,
-    heads: Vec<Arc<TraceHead>>,
-    parts: Vec<PartEntry>,
-}
-
 impl TraceStore {
     /// A snapshot, of the traces that may still change at least with those that `keep` wants.
     pub(crate) fn snapshot(&self, keep: &dyn Fn(&TraceId) -> bool) -> TraceSnapshot {
@@ -335,7 +382,8 @@ impl TraceStore {
         (length, footer): (u64, TraceFooter),
     ) {
         self.writing = None;
-        self.parts.push(PartEntry { number: write.number, length, footer: Some(footer) });
+        let (number, footer) = (write.number, Some(footer));
+        self.parts.push(PartEntry { number, length, footer, ..PartEntry::default() });
     }
 
     /// Whether a head waits for its part, besides the one that is filled.
@@ -357,11 +405,18 @@ impl TraceStore {
     pub(crate) fn begin_removal(&self, now: i64) -> TraceRemoval {
         let mut bytes = self.stat().bytes;
         let mut parts = Vec::new();
+        let unused = self.replaced.iter().filter(|part| Arc::strong_count(&part.users) == 1);
+        let replaced = unused.map(|part| part.number).collect();
+        // A replaced part must not outlive its merged one: it would be a part again.
+        let is_last = |part: &PartEntry| {
+            let before = part.replaces();
+            before.is_none_or(|all| !self.replaced.iter().any(|part| all.contains(&part.number)))
+        };
         // A part that cannot be read is about as old as the next one.
         let mut last = i64::MAX;
         for part in self.parts.iter().rev() {
             last = part.footer.map_or(last, |footer| footer.last);
-            if last.saturating_add(self.options.retention) <= now {
+            if last.saturating_add(self.options.retention) <= now && is_last(part) {
                 bytes = bytes.saturating_sub(part.length);
                 parts.push((part.number, true));
             }
@@ -371,12 +426,12 @@ impl TraceStore {
             if bytes <= self.options.bytes_max {
                 break;
             }
-            if !is_old.contains(&(part.number, true)) {
+            if !is_old.contains(&(part.number, true)) && is_last(part) {
                 bytes = bytes.saturating_sub(part.length);
                 parts.push((part.number, false));
             }
         }
-        TraceRemoval { files: self.files.clone(), parts }
+        TraceRemoval { files: self.files.clone(), parts, replaced }
     }
 
     /// Parts are removed.
@@ -387,6 +442,14 @@ impl TraceStore {
             *count = count.saturating_add(1);
             self.parts.retain(|part| part.number != *number);
         }
+        self.replaced.retain(|part| !removal.replaced.contains(&part.number));
+    }
+}
+
+impl PartEntry {
+    /// Numbers of the parts that it has replaced.
+    fn replaces(&self) -> Option<std::ops::Range<u64>> {
+        Some(self.footer?.from?..self.number)
     }
 }
 
@@ -394,15 +457,21 @@ impl TraceStore {
 pub(crate) struct TraceRemoval {
     files: TraceFiles,
     /// Number, and whether it is too old.
-    pub(crate) parts: Vec<(u64, bool)>,
+    parts: Vec<(u64, bool)>,
+    /// Parts that a merged one has replaced.
+    replaced: Vec<u64>,
 }
 
 impl TraceRemoval {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.replaced.is_empty()
+    }
+
     /// Removes the files; those that cannot be removed are no longer in `parts`.
     pub(crate) fn run(&mut self) -> Result<()> {
         let (files, mut failed) = (&self.files, None);
-        self.parts.retain(|(number, _)| {
-            let path = files.path(*number);
+        let mut remove = |number: u64| {
+            let path = files.path(number);
             match files.disk.remove(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     failed = Some(FileError::new("remove", &path, error));
@@ -410,8 +479,10 @@ impl TraceRemoval {
                 }
                 _ => true,
             }
-        });
-        if !self.parts.is_empty() {
+        };
+        self.parts.retain(|(number, _)| remove(*number));
+        self.replaced.retain(|number| remove(*number));
+        if !self.is_empty() {
             files.disk.sync_dir(&files.dir).io_context("fsync", &files.dir)?;
         }
         failed.map_or(Ok(()), |error| Err(error.into()))
@@ -430,167 +501,9 @@ pub(crate) struct TraceWrite {
 impl TraceWrite {
     /// Writes it durably.
     pub(crate) fn run(&self) -> Result<(u64, TraceFooter)> {
-        let bytes = trace_part::encode(&self.head, self.journal, self.end)?;
-        let dir = &self.files.dir;
-        self.files.disk.create_dir(dir).io_context("create", dir)?;
-        if let Some(store) = dir.parent() {
-            self.files.disk.sync_dir(store).io_context("fsync", store)?;
-        }
-        disk::replace_file(&*self.files.disk, &self.files.path(self.number), &bytes)?;
-        let length = bytes.len() as u64;
-        let read = |offset: u64, length: usize| {
-            let rest = bytes.get(offset as usize..).unwrap_or_default();
-            Ok(rest.get(..length).unwrap_or(rest).to_owned())
-        };
-        Ok((length, TraceFooter::read(&read, length)?))
-    }
-}
-
-/// A part is skipped.
-fn missing(error: &Error) -> String {
-    format!("traces are missing: {error}")
-}
-
-/// Is told how much memory a trace takes while it is read: of the largest block, and of the spans
-/// so far. It may stop the reading.
-pub type ReserveTrace<'a> = &'a mut dyn FnMut(usize, usize) -> ControlFlow<()>;
-
-impl TraceSnapshot {
-    /// A trace, from all parts that have spans of it; `None` as well if `reserve` stops it. A part
-    /// that cannot be read is skipped. If nothing is found then, the cause is the answer, unless
-    /// the part is damaged and may not have the trace.
-    pub(crate) fn trace(
-        &self,
-        trace_id: &TraceId,
-        reserve: ReserveTrace<'_>,
-        notes: &mut Vec<String>,
-    ) -> Result<Option<StoredTrace>> {
-        let (mut found, mut largest, mut failed) = (BTreeMap::new(), 0, None);
-        let (mut flow, mut is_cut) = (ControlFlow::Continue(()), false);
-        let size = |found: &BTreeMap<TraceId, (bool, Vec<u8>)>| {
-            found.get(trace_id).map_or(0, |(_, spans)| spans.len())
-        };
-        for part in &self.parts {
-            let mut is_known = false;
-            let done = self.with_part(part, |opened| {
-                let Some(block) = opened.block_of(trace_id) else { return Ok(()) };
-                is_known = true;
-                largest = opened.unpacked(block).max(largest);
-                flow = reserve(largest, size(&found));
-                if flow.is_continue() {
-                    trace_part::add_from_block(&opened.block(block)?, trace_id, &mut found)?;
-                    flow = reserve(largest, size(&found));
-                }
-                Ok(())
-            });
-            if let Err(error) = done {
-                notes.push(missing(&error));
-                is_cut |= is_known;
-                if is_known || !matches!(error, Error::Damage { .. }) {
-                    failed = Some(error);
-                }
-            }
-            if flow.is_break() {
-                return Ok(None);
-            }
-        }
-        for (is_cut, spans) in self.heads.iter().filter_map(|head| head.traces.get(trace_id)) {
-            let spans = TraceSpans { trace_id: *trace_id, is_cut: *is_cut, spans };
-            append(found.entry(*trace_id).or_default(), &spans);
-        }
-        match (found.remove(trace_id), failed) {
-            (None, Some(error)) => Err(error),
-            (found, _)
-                if reserve(largest, found.as_ref().map_or(0, |it| it.1.len())).is_continue() =>
-            {
-                Ok(found.map(|of| StoredTrace { spans: of.1, is_cut: of.0 | is_cut }))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// Passes on spans of all traces that were received about a range of time, the latest first,
-    /// until told to stop, which is possible after each part. A trace may come several times. What
-    /// cannot be read is skipped.
-    pub(crate) fn search(
-        &self,
-        range: &Range<i64>,
-        each: &mut dyn FnMut(Option<TraceSpans<'_>>) -> ControlFlow<()>,
-        notes: &mut Vec<String>,
-    ) {
-        for head in self.heads.iter().rev() {
-            for (trace_id, (is_cut, spans)) in &head.traces {
-                let spans = TraceSpans { trace_id: *trace_id, is_cut: *is_cut, spans };
-                if each(Some(spans)).is_break() {
-                    return;
-                }
-            }
-        }
-        for part in self.parts.iter().rev() {
-            if each(None).is_break() {
-                return;
-            }
-            let Some(footer) = part.footer else { continue };
-            let is_later = footer.first.saturating_sub(LATE_MAX) >= range.end;
-            if is_later || footer.last.saturating_add(AHEAD_MAX) < range.start {
-                continue;
-            }
-            let mut flow = ControlFlow::Continue(());
-            let done = self.with_part(part, |opened| {
-                let mut done = Ok(());
-                for block in 0..opened.blocks() {
-                    let read = opened.block(block).and_then(|bytes| {
-                        for spans in TraceReader::new(&bytes) {
-                            flow = each(Some(spans?));
-                            if flow.is_break() {
-                                break;
-                            }
-                        }
-                        Ok(())
-                    });
-                    // Other blocks are read nevertheless.
-                    done = done.and(read);
-                    if flow.is_break() {
-                        break;
-                    }
-                }
-                done
-            });
-            notes.extend(done.err().map(|error| missing(&error)));
-            if flow.is_break() {
-                return;
-            }
-        }
-    }
-
-    /// Ids of traces that were received since a time.
-    pub(crate) fn recent_ids(&self, since: i64) -> Vec<TraceId> {
-        let mut ids: Vec<TraceId> =
-            self.heads.iter().flat_map(|head| head.traces.keys().copied()).collect();
-        let is_recent = |part: &&PartEntry| part.footer.is_some_and(|footer| footer.last >= since);
-        for part in self.parts.iter().filter(is_recent) {
-            // A damaged part is reported when it is read.
-            let _ = self.with_part(part, |opened| {
-                ids.extend(opened.trace_ids());
-                Ok(())
-            });
-        }
-        ids
-    }
-
-    /// Opens a part, unless it was removed since, or was damaged before.
-    fn with_part(
-        &self,
-        part: &PartEntry,
-        work: impl FnOnce(&TracePart<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let Some(footer) = &part.footer else { return Ok(()) };
-        let done = self
-            .files
-            .with(part.number, |length, read| work(&TracePart::open(footer, length, read)?));
-        match done {
-            Err(Error::Io(error)) if error.is_not_found() => Ok(()),
-            done => done,
-        }
+        let (first, last) = (self.head.first, self.head.last);
+        let (journal, end) = (self.journal, self.end);
+        let origin = PartOrigin { journal, end, first, last, from: None };
+        self.files.write(self.number, &self.head.encode(&origin)?)
     }
 }

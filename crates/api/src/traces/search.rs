@@ -9,7 +9,7 @@ use axum::response::Response;
 use decode::spans::trace::{Trace, TraceSpan, id_text};
 use model::{TraceId, TraceSpans};
 use prometheus_json::write_list;
-use store::{HOUR, Store};
+use store::{HOUR, Store, TraceSearchStep};
 
 use super::json;
 use super::span_filter::{SpanFilter, each_value};
@@ -31,6 +31,10 @@ const NAMES_BYTES_MAX: u64 = 64 << 20;
 const TEXT_BYTES_MAX: usize = 256;
 /// Longer names and values of attributes are left out: only lists and the like are longer.
 const VALUE_BYTES_MAX: usize = 2048;
+/// Traces that are read as a whole at a time, at first.
+const COMPLETED: usize = 64;
+/// Memory of a trace that was looked at: its id, and its start if it is a candidate.
+const INSPECTED_BYTES: usize = 128;
 /// Memory of a trace while traces are searched, with the texts.
 const FOUND_BYTES: usize = 256 + 2 * TEXT_BYTES_MAX;
 /// Memory of the id of a span that meets the conditions.
@@ -137,39 +141,151 @@ pub(super) async fn search(context: Context, parameters: Parameters) -> Result<R
     let search = TraceSearch::parse(&parameters, context.intake.now())?;
     let store = context.queries.store()?;
     let work = move |active: &ActiveQuery| {
-        let mut found: HashMap<TraceId, FoundTrace> = HashMap::new();
-        let mut bytes = 0;
-        scan(&store, &search.range, active, &mut |spans| {
-            let Some(spans) = spans else {
-                let matches = found.values().filter(|trace| search.is_match(trace)).count();
-                return Ok(matches < search.limit);
-            };
-            bytes += spans.spans.len() as u64;
-            if !found.contains_key(&spans.trace_id) {
-                active.reserve(FOUND_BYTES + search.spans_max * 24)?;
-            }
-            let trace = found.entry(spans.trace_id).or_default();
-            let before = trace.matched.len();
-            trace.add(&Trace::read(spans.spans), &search.filter, search.spans_max);
-            active.reserve((trace.matched.len() - before) * MATCHED_BYTES)?;
-            Ok(true)
-        })?;
-        let inspected = found.len();
-        let mut matches: Vec<(TraceId, FoundTrace)> =
-            found.into_iter().filter(|(_, trace)| search.is_match(trace)).collect();
-        matches
-            .sort_unstable_by_key(|(trace_id, trace)| (std::cmp::Reverse(trace.start), *trace_id));
-        matches.truncate(search.limit);
+        let candidates = search.find_candidates(&store, active)?;
+        let (matches, next_end) = search.complete(&store, active, &candidates)?;
+        let (inspected, bytes) = (candidates.inspected.len(), candidates.bytes);
         json(active, |out| {
             out.write_str("{\"traces\":")?;
             write_list(out, &matches, |out, (trace_id, trace)| write_found(out, trace_id, trace))?;
             write!(
                 out,
-                ",\"metrics\":{{\"inspectedTraces\":{inspected},\"inspectedBytes\":\"{bytes}\"}}}}"
-            )
+                ",\"metrics\":{{\"inspectedTraces\":{inspected},\"inspectedBytes\":\"{bytes}\"}}"
+            )?;
+            write!(out, ",\"topdeck\":{{\"schema\":1,\"is_complete\":{}", next_end.is_none())?;
+            if let Some(end) = next_end {
+                let (seconds, rest) = (end / 1_000_000_000, end % 1_000_000_000);
+                write!(out, ",\"next_end\":\"{seconds}.{rest:09}\"")?;
+            }
+            out.write_str("}}")
         })
     };
     context.run_heavy("trace_search", None, work).await
+}
+
+/// Found traces, the latest first.
+type TraceMatches = Vec<(TraceId, FoundTrace)>;
+
+/// Traces with a span that meets the conditions, of the parts that were read.
+#[derive(Debug, Default)]
+struct TraceCandidates {
+    /// When the first of the spans that were read together with such a span started: the trace did
+    /// not start later.
+    starts: HashMap<TraceId, u64>,
+    /// All others started at this time or before, in nanoseconds since the Unix epoch.
+    before: Option<u64>,
+    inspected: HashSet<TraceId>,
+    bytes: u64,
+}
+
+impl TraceSearch {
+    /// Reads parts, the latest first, until there seem to be enough traces.
+    fn find_candidates(
+        &self,
+        store: &Store,
+        active: &ActiveQuery,
+    ) -> Result<TraceCandidates, ApiError> {
+        let mut found = TraceCandidates::default();
+        let last = self.range.end.max(0).unsigned_abs();
+        scan(store, &self.range, active, &mut |step| {
+            let spans = match step {
+                TraceSearchStep::Spans(spans) => spans,
+                TraceSearchStep::Before(before) => {
+                    let before = before.max(0).unsigned_abs();
+                    let is_after = |start: &&u64| **start > before && **start <= last;
+                    let is_enough = found.starts.values().filter(is_after).count() >= self.limit;
+                    found.before = is_enough.then_some(before);
+                    return Ok(!is_enough);
+                }
+            };
+            found.bytes += spans.spans.len() as u64;
+            if found.inspected.insert(spans.trace_id) {
+                active.reserve(INSPECTED_BYTES)?;
+            }
+            let trace = Trace::read(spans.spans);
+            if trace.spans.iter().any(|span| self.filter.is_met(span)) {
+                let start = trace.spans.iter().map(|span| span.start).min().unwrap_or(0);
+                let known = found.starts.entry(spans.trace_id).or_insert(start);
+                *known = start.min(*known);
+            }
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+
+    /// Reads all spans of the candidates, the latest first, until no other one can precede what was
+    /// found. Returns the matches, and if there may be more, the end of the range that has them.
+    fn complete(
+        &self,
+        store: &Store,
+        active: &ActiveQuery,
+        candidates: &TraceCandidates,
+    ) -> Result<(TraceMatches, Option<u64>), ApiError> {
+        let mut rest: Vec<(u64, TraceId)> =
+            candidates.starts.iter().map(|(trace_id, start)| (*start, *trace_id)).collect();
+        rest.sort_unstable();
+        let (mut matches, mut size) = (TraceMatches::new(), COMPLETED.max(2 * self.limit));
+        while !rest.is_empty() {
+            let of = rest.split_off(rest.len().saturating_sub(size));
+            let mut ids: Vec<TraceId> = of.into_iter().map(|(_, trace_id)| trace_id).collect();
+            ids.sort_unstable();
+            let all = self.read(store, active, &ids)?;
+            matches.extend(all.into_iter().filter(|(_, trace)| self.is_match(trace)));
+            matches.sort_unstable_by_key(|(trace_id, trace)| {
+                (std::cmp::Reverse(trace.start), *trace_id)
+            });
+            let last = matches.get(self.limit - 1).map(|(_, trace)| trace.start);
+            if let (Some(last), Some((next, _))) = (last, rest.last())
+                && last > *next
+            {
+                break;
+            }
+            size *= 2;
+        }
+        let mut next_end = candidates.before;
+        if let Some(before) = candidates.before {
+            matches.retain(|(_, trace)| trace.start > before);
+        }
+        // Those that started at the same time come together.
+        let start = |at: usize| matches.get(at).map(|(_, trace)| trace.start);
+        let cut = start(self.limit).filter(|cut| start(self.limit - 1) == Some(*cut));
+        let length = match cut {
+            Some(cut) => matches.partition_point(|(_, trace)| trace.start > cut),
+            None => self.limit,
+        };
+        let length = if length == 0 { self.limit } else { length };
+        if matches.len() > length || !rest.is_empty() {
+            matches.truncate(length);
+            let last = matches.last().map(|(_, trace)| trace.start.saturating_sub(1));
+            next_end = last.or(candidates.before);
+        }
+        Ok((matches, next_end))
+    }
+
+    /// Traces, whose ids ascend, as a whole.
+    fn read(
+        &self,
+        store: &Store,
+        active: &ActiveQuery,
+        trace_ids: &[TraceId],
+    ) -> Result<HashMap<TraceId, FoundTrace>, ApiError> {
+        active.reserve(trace_ids.len() * (FOUND_BYTES + self.spans_max * 24))?;
+        let (mut found, mut failure) = (HashMap::<TraceId, FoundTrace>::new(), None);
+        let mut add = |spans: TraceSpans<'_>| {
+            active.check_cancelled()?;
+            let trace = found.entry(spans.trace_id).or_default();
+            let before = trace.matched.len();
+            trace.add(&Trace::read(spans.spans), &self.filter, self.spans_max);
+            active.reserve((trace.matched.len() - before) * MATCHED_BYTES)
+        };
+        store.traces(trace_ids, &mut |spans| match add(spans) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failure = Some(error);
+                ControlFlow::Break(())
+            }
+        });
+        failure.map_or(Ok(found), Err)
+    }
 }
 
 fn write_found(
@@ -194,27 +310,30 @@ fn write_found(
     write!(out, ",\"matched\":{}}}]}}", trace.matched.len())
 }
 
-/// Reads the stored spans of a range until `each` returns `false`; `None` comes before each part.
+/// Reads the stored spans of a range until `each` returns `false`.
 fn scan(
     store: &Store,
     range: &Range<i64>,
     active: &ActiveQuery,
-    each: &mut dyn FnMut(Option<TraceSpans<'_>>) -> Result<bool, ApiError>,
+    each: &mut dyn FnMut(TraceSearchStep<'_>) -> Result<bool, ApiError>,
 ) -> Result<(), ApiError> {
     let mut failure = None;
     let (mut count, mut largest) = (0_u64, 0);
     // Those in memory are copied.
     active.reserve(usize::try_from(store.trace_stat().head_bytes).unwrap_or(usize::MAX))?;
-    store.search_traces(range, &mut |spans| {
+    store.search_traces(range, &mut |step| {
         count += 1;
         let mut checked = if count % 64 == 1 { active.check_cancelled() } else { Ok(()) };
-        let length = spans.map_or(0, |spans| spans.spans.len());
+        let length = match step {
+            TraceSearchStep::Spans(spans) => spans.spans.len(),
+            TraceSearchStep::Before(_) => 0,
+        };
         if length > largest {
             let more = (length - largest).saturating_mul(READ_FACTOR);
             checked = checked.and_then(|()| active.reserve(more));
             largest = length;
         }
-        match checked.and_then(|()| each(spans)) {
+        match checked.and_then(|()| each(step)) {
             Ok(true) => ControlFlow::Continue(()),
             Ok(false) => ControlFlow::Break(()),
             Err(error) => {
@@ -238,8 +357,8 @@ async fn with_spans<T: Default + Send + 'static>(
     let work = move |active: &ActiveQuery| {
         active.reserve(2 * NAMES_MAX * VALUE_BYTES_MAX)?;
         let (mut found, mut bytes) = (T::default(), 0);
-        scan(&store, &range, active, &mut |spans| {
-            if let Some(spans) = spans {
+        scan(&store, &range, active, &mut |step| {
+            if let TraceSearchStep::Spans(spans) = step {
                 bytes += spans.spans.len() as u64;
                 Trace::read(spans.spans).spans.iter().for_each(|span| each(span, &mut found));
             }

@@ -201,6 +201,81 @@ fn traces_are_searched_as_in_tempo() {
     assert_eq!(get(&it, "/api/v2/search/tag/status/values").1, values);
 }
 
+/// Pages of a search until it is complete: ids of traces, and how many were looked at.
+fn pages(it: &ServerFixture, parameters: &str, end: u64) -> Vec<(Vec<u32>, u64)> {
+    let mut end = format!("{}.{:09}", end / 1_000_000_000, end % 1_000_000_000);
+    let mut pages = Vec::new();
+    loop {
+        let (status, found) = get(it, &format!("/api/search?{parameters}&end={end}"));
+        assert_eq!(status, 200, "{found}");
+        let ids = found["traces"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|trace| u32::from_str_radix(trace["traceID"].as_str().unwrap(), 16).unwrap());
+        pages.push((ids.collect(), found["metrics"]["inspectedTraces"].as_u64().unwrap()));
+        match found["topdeck"]["next_end"].as_str() {
+            Some(next) => next.clone_into(&mut end),
+            None => return pages,
+        }
+        assert_eq!(found["topdeck"]["is_complete"], false);
+        assert!(pages.len() < 20, "{pages:?}");
+    }
+}
+
+/// The latest part had the latest traces only as far as their clocks and durations were alike: a
+/// search listed them with the times of some of their spans, and left out others without a word.
+#[test]
+fn a_search_that_stops_early_says_where_to_continue() {
+    let it = ServerFixture::new();
+    let (end, second) = (now(), 1_000_000_000);
+    // A long trace whose root is in an earlier part than a late child.
+    send(&it, &request("shop", end - 2 * second, &[(3, 30, 0, 20_000)]));
+    send(&it, &request("shop", end - 9 * second, &[(1, 10, 0, 1000)]));
+    it.store.flush().unwrap();
+    send(&it, &request("shop", end - 4 * second, &[(2, 20, 0, 1000)]));
+    it.store.flush().unwrap();
+    let ahead = end + 600 * second;
+    send(&it, &request("db", ahead, &[(3, 31, 30, 10)]));
+    let range = |start: u64| format!("start={}", start / second);
+    let all = range(end - 100 * second);
+    // The child alone is looked at first; its trace started before the others.
+    let found = pages(&it, &format!("{all}&limit=1"), end + 1200 * second);
+    let listed: Vec<u32> = found.iter().flat_map(|(ids, _)| ids.clone()).collect();
+    assert_eq!(listed, [2, 1, 3], "{found:?}");
+    assert_eq!(found[0], (vec![], 1), "other parts were not read");
+    assert_eq!(found.iter().filter(|(ids, _)| ids.len() > 1).count(), 0);
+    let found = pages(&it, &format!("{all}&limit=2"), end);
+    let ids = found.iter().map(|(ids, _)| ids.as_slice()).collect::<Vec<_>>();
+    assert_eq!(ids, [&[2, 1][..], &[3]], "{found:?}");
+    let found = pages(&it, &format!("{all}&limit=3"), end);
+    assert_eq!(found, [(vec![2, 1, 3], 3)], "complete at once");
+    // Of a trace in several parts, all spans count: for conditions, the duration, and the root.
+    let one = format!("{all}&minDuration=500s&tags=service.name%3Ddb");
+    assert_eq!(pages(&it, &one, end), [(vec![3], 3)]);
+    let (_, found) = get(&it, &format!("/api/search?{one}&end={}", end / second));
+    assert_eq!(found["traces"][0]["rootServiceName"], "shop");
+    assert_eq!(found["traces"][0]["durationMs"], 622_000);
+    // The range includes both ends, to the nanosecond.
+    let start = end - 5 * second;
+    assert_eq!(pages(&it, &all, start)[0].0, [2, 1, 3]);
+    assert_eq!(pages(&it, &all, start - 1)[0].0, [1, 3]);
+    let at = |ns: u64| format!("start={}.{:09}", ns / second, ns % second);
+    assert_eq!(pages(&it, &at(end - 4 * second), end)[0].0, [2, 3]);
+    assert_eq!(pages(&it, &at(end - 4 * second + 1), end)[0].0, [3]);
+}
+
+/// Pages do not divide them.
+#[test]
+fn traces_that_started_together_are_on_one_page() {
+    let it = ServerFixture::new();
+    let end = now();
+    let of = |trace: u32, ms: u64| (trace, trace, 0, ms);
+    send(&it, &request("shop", end, &[of(1, 3000), of(2, 2000), of(3, 2000), of(4, 1000)]));
+    let found = pages(&it, "limit=2", end + 1);
+    assert_eq!(found, [(vec![4], 4), (vec![2, 3], 4), (vec![1], 4)]);
+}
+
 #[test]
 fn ids_and_encodings_of_requests() {
     let it = ServerFixture::new();

@@ -1,11 +1,11 @@
 //! Part file of traces: spans of kept traces that were received in an hour, immutable.
 //!
 //! ```text
-//! magic    b"tdtraces", version u32 1
+//! magic    b"tdtraces", version u32 1; 2 of a part that was merged of others
 //! blocks   zstd of entries as in a batch (docs/formats/batch.md), by ascending trace id
 //! index    20 bytes a trace, by ascending id: see INDEX
 //! table    20 bytes a block: see TABLE
-//! footer   56 bytes: see FOOTER
+//! footer   56 bytes: see FOOTER; of version 2 after 8 bytes: FROM
 //! ```
 //! Numbers are little-endian, checksums CRC-32C. `docs/formats/traces.md` is the specification.
 
@@ -19,13 +19,16 @@ use std::collections::BTreeMap;
 use model::wire::WireReader;
 use model::{TraceId, TraceReader, TraceSpans, TraceWriter};
 
-use super::TraceHead;
 use crate::error::{Error, Result};
 
 /// First bytes of a part.
 pub const MAGIC: [u8; 8] = *b"tdtraces";
-/// The version written, and the only one read.
+/// Version of a part of new traces.
 pub const VERSION: u32 = 1;
+/// Version of a part that took the place of others.
+const MERGED_VERSION: u32 = 2;
+/// Bytes before the footer of such a part: number of the first part that it replaces.
+const FROM_BYTES: usize = 8;
 /// Bytes before the first block.
 const HEADER_BYTES: u64 = 12;
 /// Bytes of an entry of the index.
@@ -69,6 +72,8 @@ pub(crate) struct TraceFooter {
     /// When the first and the last of the records were written.
     pub(crate) first: i64,
     pub(crate) last: i64,
+    /// It has all spans of the parts from this number on that come before it.
+    pub(crate) from: Option<u64>,
     traces: u32,
     blocks: u32,
     tables_checksum: u32,
@@ -85,44 +90,74 @@ fn damage(reason: &str) -> Error {
     Error::Damage { location: "traces".to_owned(), reason: reason.to_owned() }
 }
 
-/// Encodes a part.
-pub(crate) fn encode(head: &TraceHead, journal: u128, end: u64) -> Result<Vec<u8>> {
-    let mut out = MAGIC.to_vec();
-    out.extend_from_slice(&VERSION.to_le_bytes());
-    let (mut index, mut table, mut blocks) = (Vec::new(), Vec::new(), 0_u32);
-    let mut writer = TraceWriter::default();
-    let mut traces = head.traces.iter().peekable();
-    while let Some((trace_id, trace)) = traces.next() {
-        writer.push(TraceSpans { trace_id: *trace_id, is_cut: trace.0, spans: &trace.1 });
-        index.extend_from_slice(trace_id);
-        index.extend_from_slice(&blocks.to_le_bytes());
-        if writer.bytes().len() >= BLOCK_BYTES || traces.peek().is_none() {
-            let packed = zstd::bulk::compress(writer.bytes(), ZSTD_LEVEL);
-            let packed = packed.map_err(|error| damage(&error.to_string()))?;
-            table.extend_from_slice(&(out.len() as u64).to_le_bytes());
-            table.extend_from_slice(&(packed.len() as u32).to_le_bytes());
-            table.extend_from_slice(&(writer.bytes().len() as u32).to_le_bytes());
-            table.extend_from_slice(&crc32c::crc32c(&packed).to_le_bytes());
-            out.extend_from_slice(&packed);
-            blocks = blocks.saturating_add(1);
-            writer = TraceWriter::default();
+/// What a footer says besides the sizes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartOrigin {
+    pub(crate) journal: u128,
+    pub(crate) end: u64,
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+    pub(crate) from: Option<u64>,
+}
+
+/// Writes a part, in memory. Traces come by ascending id.
+#[derive(Default)]
+pub(crate) struct PartEncoder {
+    /// The file without its header.
+    blocks: Vec<u8>,
+    index: Vec<u8>,
+    table: Vec<u8>,
+    block: u32,
+    traces: u32,
+    writer: TraceWriter,
+}
+
+impl PartEncoder {
+    /// Adds a trace.
+    pub(crate) fn push(&mut self, spans: TraceSpans<'_>) -> Result<()> {
+        self.index.extend_from_slice(&spans.trace_id);
+        self.index.extend_from_slice(&self.block.to_le_bytes());
+        self.traces = self.traces.saturating_add(1);
+        self.writer.push(spans);
+        match self.writer.bytes().len() >= BLOCK_BYTES {
+            true => self.finish_block(),
+            false => Ok(()),
         }
     }
-    let tables = out.len();
-    out.extend_from_slice(&index);
-    out.extend_from_slice(&table);
-    let checksum = crc32c::crc32c(out.get(tables..).unwrap_or_default());
-    let footer = out.len();
-    out.extend_from_slice(&journal.to_le_bytes());
-    out.extend_from_slice(&end.to_le_bytes());
-    out.extend_from_slice(&head.first.to_le_bytes());
-    out.extend_from_slice(&head.last.to_le_bytes());
-    out.extend_from_slice(&(head.traces.len() as u32).to_le_bytes());
-    out.extend_from_slice(&blocks.to_le_bytes());
-    out.extend_from_slice(&checksum.to_le_bytes());
-    let checksum = crc32c::crc32c(out.get(footer..).unwrap_or_default());
-    out.extend_from_slice(&checksum.to_le_bytes());
-    Ok(out)
+
+    fn finish_block(&mut self) -> Result<()> {
+        let writer = std::mem::take(&mut self.writer);
+        let packed = zstd::bulk::compress(writer.bytes(), ZSTD_LEVEL);
+        let packed = packed.map_err(|error| damage(&error.to_string()))?;
+        let offset = HEADER_BYTES.saturating_add(self.blocks.len() as u64);
+        self.table.extend_from_slice(&offset.to_le_bytes());
+        self.table.extend_from_slice(&(packed.len() as u32).to_le_bytes());
+        self.table.extend_from_slice(&(writer.bytes().len() as u32).to_le_bytes());
+        self.table.extend_from_slice(&crc32c::crc32c(&packed).to_le_bytes());
+        self.blocks.extend_from_slice(&packed);
+        self.block = self.block.saturating_add(1);
+        Ok(())
+    }
+
+    /// The file.
+    pub(crate) fn finish(mut self, origin: &PartOrigin) -> Result<Vec<u8>> {
+        if !self.writer.is_empty() {
+            self.finish_block()?;
+        }
+        let version = if origin.from.is_some() { MERGED_VERSION } else { VERSION };
+        let tables = [self.index, self.table].concat();
+        let mut footer = Vec::new();
+        footer.extend(origin.from.iter().flat_map(|from| from.to_le_bytes()));
+        footer.extend_from_slice(&origin.journal.to_le_bytes());
+        footer.extend_from_slice(&origin.end.to_le_bytes());
+        footer.extend_from_slice(&origin.first.to_le_bytes());
+        footer.extend_from_slice(&origin.last.to_le_bytes());
+        footer.extend_from_slice(&self.traces.to_le_bytes());
+        footer.extend_from_slice(&self.block.to_le_bytes());
+        footer.extend_from_slice(&crc32c::crc32c(&tables).to_le_bytes());
+        footer.extend_from_slice(&crc32c::crc32c(&footer).to_le_bytes());
+        Ok([&MAGIC[..], &version.to_le_bytes(), &self.blocks, &tables, &footer].concat())
+    }
 }
 
 impl TraceFooter {
@@ -133,15 +168,21 @@ impl TraceFooter {
         if header.array::<8>("magic")? != MAGIC {
             return Err(damage("it is no part of traces"));
         }
-        let version = header.u32("version")?;
-        if version != VERSION {
-            return Err(damage(&format!("version {version}, expected {VERSION}")));
-        }
-        let offset = length.checked_sub(FOOTER_BYTES as u64);
+        let from_bytes = match header.u32("version")? {
+            VERSION => 0,
+            MERGED_VERSION => FROM_BYTES,
+            version => {
+                return Err(damage(&format!("version {version}, expected up to {MERGED_VERSION}")));
+            }
+        };
+        let size = FOOTER_BYTES.saturating_add(from_bytes);
+        let offset = length.checked_sub(size as u64);
         let offset = offset.ok_or_else(|| damage("the footer is truncated"))?;
-        let bytes = read(offset, FOOTER_BYTES)?;
+        let bytes = read(offset, size)?;
         let mut reader = WireReader::new(&bytes);
+        let from = if from_bytes > 0 { Some(reader.u64("from")?) } else { None };
         let footer = TraceFooter {
+            from,
             journal: u128::from_le_bytes(reader.array("journal")?),
             end: reader.u64("end")?,
             first: reader.i64("first")?,
@@ -158,6 +199,18 @@ impl TraceFooter {
     }
 }
 
+impl TraceFooter {
+    fn size(&self) -> u64 {
+        FOOTER_BYTES.saturating_add(if self.from.is_some() { FROM_BYTES } else { 0 }) as u64
+    }
+
+    /// What a part in the place of this one has.
+    pub(crate) fn origin(&self) -> PartOrigin {
+        let TraceFooter { journal, end, first, last, from, .. } = *self;
+        PartOrigin { journal, end, first, last, from }
+    }
+}
+
 impl<'r> TracePart<'r> {
     /// Reads the index and the table of blocks.
     pub(crate) fn open(
@@ -168,7 +221,7 @@ impl<'r> TracePart<'r> {
         let index_bytes = u64::from(footer.traces).saturating_mul(TRACE_INDEX_BYTES as u64);
         let table_bytes = u64::from(footer.blocks).saturating_mul(TRACE_TABLE_BYTES as u64);
         let bytes = index_bytes.saturating_add(table_bytes);
-        let offset = length.checked_sub((FOOTER_BYTES as u64).saturating_add(bytes));
+        let offset = length.checked_sub(footer.size().saturating_add(bytes));
         let Some(offset) = offset.filter(|offset| *offset >= HEADER_BYTES) else {
             return Err(damage("the index is truncated"));
         };
@@ -191,6 +244,13 @@ impl<'r> TracePart<'r> {
         let at = entries.partition_point(|entry| entry[..16] < trace_id[..]);
         let entry = entries.get(at).filter(|entry| entry[..16] == trace_id[..])?;
         WireReader::new(entry.get(16..)?).u32("block").ok().map(|block| block as usize)
+    }
+
+    /// Numbers of the blocks with some traces, whose ids ascend.
+    pub(crate) fn blocks_of(&self, trace_ids: &[TraceId]) -> Vec<usize> {
+        let mut blocks: Vec<usize> = trace_ids.iter().filter_map(|id| self.block_of(id)).collect();
+        blocks.dedup();
+        blocks
     }
 
     /// Trace ids, ascending.
@@ -279,7 +339,13 @@ pub(crate) fn parse_resealed(bytes: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::TraceHead;
     use super::*;
+
+    fn encode(head: &TraceHead, from: Option<u64>) -> Vec<u8> {
+        head.encode(&PartOrigin { journal: 7, end: 99, first: head.first, last: head.last, from })
+            .unwrap()
+    }
 
     fn head(traces: u8, bytes: usize) -> TraceHead {
         let mut head = TraceHead::default();
@@ -318,7 +384,7 @@ mod tests {
             head.add(&TraceSpans { trace_id: [trace; 16], is_cut: false, spans: &spans }, 0);
         }
         assert!(head.bytes < 37 << 20, "{}", head.bytes);
-        let bytes = encode(&head, 7, 99).unwrap();
+        let bytes = encode(&head, None);
         let read = |offset: u64, length: usize| Ok(bytes[offset as usize..][..length].to_owned());
         let footer = TraceFooter::read(&read, bytes.len() as u64).unwrap();
         let part = TracePart::open(&footer, bytes.len() as u64, &read).unwrap();
@@ -327,10 +393,29 @@ mod tests {
         assert_eq!((found.is_cut, found.spans.len()), (true, 24 << 20));
     }
 
+    /// Of a merged part, and one without traces.
+    #[test]
+    fn first_part_that_a_merged_one_replaces_is_in_its_footer() {
+        let full = head(9, 100);
+        for (head, from) in [(&full, Some(5)), (&full, None), (&head(0, 0), Some(u64::MAX))] {
+            let bytes = encode(head, from);
+            let read = |offset: u64, length: usize| Ok(bytes[offset as usize..][..length].to_vec());
+            let footer = TraceFooter::read(&read, bytes.len() as u64).unwrap();
+            assert_eq!((footer.from, footer.end, footer.first), (from, 99, head.first));
+            let part = TracePart::open(&footer, bytes.len() as u64, &read).unwrap();
+            assert!(part.trace_ids().eq(head.traces.keys().copied()));
+            assert_eq!(part.blocks(), usize::from(!head.traces.is_empty()));
+        }
+        let mut damaged = encode(&full, Some(5));
+        let from = damaged.len() - FOOTER_BYTES - FROM_BYTES;
+        damaged[from] = 4;
+        check_damage(&damaged, "the footer is damaged");
+    }
+
     #[test]
     fn traces_of_a_part_are_found_by_their_ids() {
         let head = head(40, 30_000);
-        let bytes = encode(&head, 7, 99).unwrap();
+        let bytes = encode(&head, None);
         let read = |offset: u64, length: usize| Ok(bytes[offset as usize..][..length].to_owned());
         let footer = TraceFooter::read(&read, bytes.len() as u64).unwrap();
         assert_eq!((footer.journal, footer.end, footer.traces), (7, 99, 40));
@@ -356,11 +441,8 @@ mod tests {
         check_damage(&bytes[..20], "truncated");
         check_damage(b"something else", "it is no part of traces");
         let mut later = bytes.clone();
-        later[8] = 2;
-        check_damage(&later, "version 2, expected 1");
-        assert_eq!(
-            parse_resealed(&encode(&super::tests::head(2, 9), 7, 1).unwrap()[12..]),
-            Some(2)
-        );
+        later[8] = 3;
+        check_damage(&later, "version 3, expected up to 2");
+        assert_eq!(parse_resealed(&encode(&super::tests::head(2, 9), None)[12..]), Some(2));
     }
 }

@@ -33,6 +33,7 @@ mod producers;
 mod rules;
 mod sigkill;
 mod snapshots;
+mod trace_merges;
 mod traces;
 mod windows;
 

@@ -8,17 +8,17 @@ use disk::OpenMode;
 use journal::Level;
 use model::{BatchWriter, TraceSpans};
 use sim::{DiskOperation, Fault, FaultKind, SimDisk};
-use store::{HOUR, Options, Store, StoredTrace, TraceOptions};
+use store::{HOUR, Options, Store, StoredTrace, TraceOptions, TraceSearchStep};
 
 use crate::fixture::{DIR, StoreFixture, histogram, identity, latency, sample};
 
-const NOW: i64 = 100 * HOUR;
+pub(crate) const NOW: i64 = 100 * HOUR;
 
 fn fixture() -> StoreFixture {
     fixture_on(&SimDisk::new(1))
 }
 
-fn fixture_on(disk: &SimDisk) -> StoreFixture {
+pub(crate) fn fixture_on(disk: &SimDisk) -> StoreFixture {
     let world = StoreFixture::on_disk(Arc::new(disk.process()));
     world.set_now(NOW);
     world
@@ -31,11 +31,11 @@ fn inject(disk: &SimDisk, operation: DiskOperation) {
     disk.inject(Fault { operation, path_contains, skip: 0, times: u64::MAX, kind });
 }
 
-fn part(number: u64) -> PathBuf {
+pub(crate) fn part(number: u64) -> PathBuf {
     Path::new(DIR).join("traces").join(format!("{number:016x}"))
 }
 
-fn warnings(store: &Store) -> String {
+pub(crate) fn warnings(store: &Store) -> String {
     store.stat().unwrap().warnings.join("\n")
 }
 
@@ -45,7 +45,7 @@ fn open_with(world: &StoreFixture, traces: TraceOptions) -> Store {
 }
 
 /// Ingests a sample with spans of traces.
-fn ingest(store: &Store, sequence: u64, traces: &[(u8, &[u8])]) {
+pub(crate) fn ingest(store: &Store, sequence: u64, traces: &[(u8, &[u8])]) {
     let mut batch = BatchWriter::default();
     batch.series(&latency("a"));
     batch.sample(&sample(NOW - 60, NOW, histogram(&[1.0]))).unwrap();
@@ -60,14 +60,16 @@ fn stored(store: &Store, trace: u8) -> Option<StoredTrace> {
     store.trace(&[trace; 16], &mut |_, _| ControlFlow::Continue(())).unwrap()
 }
 
-fn spans(store: &Store, trace: u8) -> Option<Vec<u8>> {
+pub(crate) fn spans(store: &Store, trace: u8) -> Option<Vec<u8>> {
     stored(store, trace).map(|found| found.spans)
 }
 
-fn searched(store: &Store, range: std::ops::Range<i64>) -> Vec<u8> {
+pub(crate) fn searched(store: &Store, range: std::ops::Range<i64>) -> Vec<u8> {
     let mut found = Vec::new();
-    let mut each = |spans: Option<TraceSpans<'_>>| {
-        found.extend(spans.map(|spans| spans.trace_id[0]));
+    let mut each = |step: TraceSearchStep<'_>| {
+        if let TraceSearchStep::Spans(spans) = step {
+            found.push(spans.trace_id[0]);
+        }
         ControlFlow::Continue(())
     };
     store.search_traces(&range, &mut each);
