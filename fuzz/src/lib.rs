@@ -14,6 +14,8 @@ mod big;
 mod checks;
 #[path = "../../crates/codecs/tests/it/checks/mod.rs"]
 mod codecs_checks;
+#[path = "../../crates/crash/tests/it/checks.rs"]
+mod crash_checks;
 #[path = "../../crates/decode/tests/it/checks.rs"]
 mod decode_checks;
 #[path = "../../crates/journal/tests/it/checks.rs"]
@@ -73,6 +75,7 @@ fn all() -> impl Iterator<Item = (&'static str, (&'static str, FuzzCheck))> {
     with("hist", checks::CHECKS.into())
         .chain(with("alerts", alerts_checks::CHECKS.into()))
         .chain(with("codecs", codecs_checks::CHECKS.into()))
+        .chain(with("crash", crash_checks::CHECKS.into()))
         .chain(with("decode", decode_checks::CHECKS.into()))
         .chain(with("journal", journal_checks::CHECKS.into()))
         .chain(with("load", load_checks::CHECKS.into()))

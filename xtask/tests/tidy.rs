@@ -102,6 +102,7 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/store/src/store.rs", 1, "supervised"),
     ("crates/topdeck/src/background.rs", 1, "fatal"),
     ("crates/topdeck/src/doctor/checks.rs", 1, "joined"),
+    ("crates/topdeck/src/crash/handle.rs", 1, "joined"),
     ("crates/topdeck/src/doctor/overhead.rs", 1, "fatal, by `background::spawn`"),
     ("crates/topdeck/src/hiccup.rs", 2, "fatal, by `background::spawn`"),
     ("crates/topdeck/src/journal/bench.rs", 1, "joined"),

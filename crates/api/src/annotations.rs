@@ -1,4 +1,4 @@
-//! Annotations: deploys, incidents and other events.
+//! Annotations: deploys, incidents and other events; and crashes, which are stored alike.
 //!
 //! An annotation is a text sample of the series `annotation`, with tags as labels: stored, copied
 //! and forwarded like other samples. The sender is acknowledged when it is durable.
@@ -30,6 +30,8 @@ use report::document;
 
 /// Name of the series of annotations.
 pub const ANNOTATION_METRIC: &str = "annotation";
+/// Name of the series of notices of crashes, which agents write.
+const CRASH_METRIC: &str = "crash";
 /// Maximum request size of an annotation, in bytes.
 const BYTES_MAX: usize = 64 << 10;
 /// Maximum duration of an annotation: a query reads this much time beyond its range.
@@ -61,9 +63,15 @@ const ADD: ApiRoute = ApiRoute {
 
 pub(crate) const ROUTES: &[ApiRoute] = &[
     ApiRoute::get("/v1/annotations", "Annotations that overlap a range.", LIST_PARAMETERS, || {
-        routing::get(list)
+        routing::get(list_annotations)
     }),
     ADD,
+    ApiRoute::get(
+        "/v1/crashes",
+        "Crashes of programs in a range: labels as tags, and the notice as a JSON text.",
+        LIST_PARAMETERS,
+        || routing::get(list_crashes),
+    ),
 ];
 
 /// One annotation.
@@ -206,14 +214,28 @@ async fn add(
     Ok((StatusCode::CREATED, context.queries.json_response(&json)?))
 }
 
-async fn list(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
+async fn list_annotations(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
+    list(context, parameters, ANNOTATION_METRIC, "annotations").await
+}
+
+async fn list_crashes(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
+    list(context, parameters, CRASH_METRIC, "crashes").await
+}
+
+/// Texts of the series with a name, as a list with another.
+async fn list(
+    context: Context,
+    parameters: Parameters,
+    metric: &str,
+    name: &'static str,
+) -> Result<JsonBody, ApiError> {
     let parameters = parameters.reject_unknown(LIST_PARAMETERS)?;
     let now = context.intake.now();
     let to = parameters.time("to", now)?.unwrap_or(now);
     let from = parameters.time("from", now)?.unwrap_or(to.saturating_sub(store::DAY));
     let (timeout, limit) = (parameters.timeout()?, parameters.integer("limit", LIMIT, LIMIT_MAX)?);
     let named = vec![
-        Selector::label_equals(selector::NAME, ANNOTATION_METRIC),
+        Selector::label_equals(selector::NAME, metric),
         Selector::label_equals(selector::KIND, "text"),
     ];
     let queries = context.queries.clone();
@@ -249,10 +271,10 @@ async fn list(context: Context, parameters: Parameters) -> Result<JsonBody, ApiE
         queries.json_response(&Object(vec![
             ("schema", integer(2)),
             ("truncated", Bool(is_cut)),
-            ("annotations", List(annotations)),
+            (name, List(annotations)),
         ]))
     };
-    context.run_light_with_view("annotations", timeout, work).await
+    context.run_light_with_view(name, timeout, work).await
 }
 
 /// The latest annotations up to a count and size; holds at most twice as many plus one.

@@ -21,6 +21,7 @@ mod bpf_interpreter;
 mod cgroup_owner;
 mod cgroups;
 mod clock_cost;
+mod crashes;
 mod error;
 #[cfg(test)]
 #[path = "../../../testdata/extensions/host_source/entropy.rs"]

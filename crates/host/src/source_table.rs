@@ -16,6 +16,7 @@ pub(crate) const SOURCES: &[SourceRow] = &[
     row::<crate::cgroups::CgroupSettings>(),
     row::<crate::process_table::ProcessTableSettings>(),
     row::<crate::shm_metrics::ShmMetricsSettings>(),
+    row::<crate::crashes::CrashSettings>(),
 ];
 
 /// A source in the table.

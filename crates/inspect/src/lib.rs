@@ -14,6 +14,7 @@ pub mod diff;
 mod error;
 pub mod find;
 pub mod in_flight;
+pub mod last_state;
 mod listing;
 pub mod ls;
 pub mod metric_patterns;

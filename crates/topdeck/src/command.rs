@@ -50,6 +50,7 @@ subcommands! {
     InFlight(crate::in_flight::Options) => crate::in_flight::run,
     Diff(crate::diff::Options) => crate::diff::run,
     PostMortem(crate::post_mortem::Options) => crate::post_mortem::run,
+    Crash(crate::crash::Options) => crate::crash::run,
     Journal(crate::journal::Options) => crate::journal::run,
     Load(Box<crate::load::Options>) => crate::load::run,
     Store(crate::store::Options) => crate::store::run,

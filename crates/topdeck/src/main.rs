@@ -14,6 +14,7 @@ mod command;
 mod compare;
 mod completions;
 mod contacts;
+mod crash;
 mod damage;
 mod dashboards;
 mod data_dirs;

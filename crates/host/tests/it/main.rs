@@ -211,7 +211,8 @@ fn unlimited() -> journal::Limits {
 
 /// Only the sources with these keys of `[host]`.
 fn only(keys: &str) -> Settings {
-    let sources = ["procfs", "block_io", "run_queue", "processes", "hiccup", "shm_metrics"];
+    let sources =
+        ["procfs", "block_io", "run_queue", "processes", "hiccup", "shm_metrics", "crashes"];
     let others = sources.iter().filter(|source| !keys.contains(*source));
     let off: String = others.map(|source| format!("{source} = false\n")).collect();
     Settings::with_keys("box", &format!("{keys}\n{off}")).unwrap()

@@ -9,11 +9,11 @@ use crate::{HostFixture, only, unlimited, wait};
 
 #[test]
 fn threads_that_panic_are_run_again() {
-    let threads = ["host", "hiccup", "programs", "processes"];
+    let threads = ["host", "hiccup", "programs", "processes", "crashes"];
     let supervisor = Supervisor::with_injected_panics(&threads.map(|thread| (thread, 1)));
     let place = HostFixture::supervised(unlimited(), Duration::from_millis(20), supervisor.clone());
     let keys = "procfs = true\nprocesses = true\nhiccup_interval = '1ms'\n\
-                shm_metrics = true\nshm_scrape_interval = '100ms'";
+                shm_metrics = true\nshm_scrape_interval = '100ms'\ncrashes = true";
     let mut settings = only(keys);
     settings.dir = Some(place.dir.clone());
     let host = place.start(settings);

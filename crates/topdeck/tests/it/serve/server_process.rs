@@ -60,7 +60,8 @@ impl ServerProcess {
         let settings = format!(
             "data_dir = \"data\"\ncollection_interval = \"1s\"\n{more}\n[http]\nlisten = \
              [\"127.0.0.1:{port}\"]\n[host]\nprocfs = false\nblock_io = false\nrun_queue = \
-             false\nprocesses = false\nhiccup = false\nshm_metrics = false\n"
+             false\nprocesses = false\nhiccup = false\nshm_metrics = false\ncrashes = \
+             false\n"
         );
         std::fs::write(dir.path("topdeck.toml"), settings).expect("settings are written");
         let host = Ipv4Addr::LOCALHOST;

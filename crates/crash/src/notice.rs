@@ -1,0 +1,283 @@
+//! A notice: what is known of one crash, as JSON.
+
+use serde_json::{Map, Value, json};
+
+use crate::core_dump::CoreDump;
+use crate::module_map::ModuleMap;
+use crate::signature::{Frame, signature, title};
+use crate::stack_memory::StackMemory;
+use crate::stack_walk::walk_stack;
+use crate::symbol_name::readable;
+
+/// Version of the JSON of a notice.
+const SCHEMA: u32 = 1;
+/// Frames of the thread that crashed, and of each other thread.
+const FRAMES_MAX: usize = 64;
+const OTHER_FRAMES_MAX: usize = 12;
+/// Threads whose stacks are walked.
+const THREADS_MAX: usize = 64;
+
+/// Signals by number on Linux, from 1.
+const SIGNALS: [&str; 31] = [
+    "SIGHUP",
+    "SIGINT",
+    "SIGQUIT",
+    "SIGILL",
+    "SIGTRAP",
+    "SIGABRT",
+    "SIGBUS",
+    "SIGFPE",
+    "SIGKILL",
+    "SIGUSR1",
+    "SIGSEGV",
+    "SIGUSR2",
+    "SIGPIPE",
+    "SIGALRM",
+    "SIGTERM",
+    "SIGSTKFLT",
+    "SIGCHLD",
+    "SIGCONT",
+    "SIGSTOP",
+    "SIGTSTP",
+    "SIGTTIN",
+    "SIGTTOU",
+    "SIGURG",
+    "SIGXCPU",
+    "SIGXFSZ",
+    "SIGVTALRM",
+    "SIGPROF",
+    "SIGWINCH",
+    "SIGIO",
+    "SIGPWR",
+    "SIGSYS",
+];
+
+/// Name of a signal.
+pub fn signal_name(signal: i32) -> String {
+    let name = usize::try_from(signal.wrapping_sub(1)).ok().and_then(|index| SIGNALS.get(index));
+    name.map_or_else(|| format!("signal {signal}"), |name| (*name).to_owned())
+}
+
+/// The process that crashed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CrashOrigin {
+    /// Name of the program: file name of its executable.
+    pub program: String,
+    /// Path of its executable as the process saw it; empty if unknown.
+    pub executable: String,
+    /// Build ID of the executable; empty if unknown.
+    pub build_id: String,
+    /// Unit of systemd; empty if there is none.
+    pub unit: String,
+    /// ID of the container; empty if there is none.
+    pub container: String,
+    /// Process ID on the host; 0 if unknown.
+    pub pid: u32,
+    /// User ID.
+    pub uid: u32,
+    /// Name of the thread that crashed; empty if unknown.
+    pub thread: String,
+    /// Time since its start; `None` if unknown.
+    pub uptime_ns: Option<u64>,
+}
+
+impl CrashOrigin {
+    /// Sets unit and container from the path of a control group.
+    pub fn set_control_group(&mut self, path: &str) {
+        const ID_DIGITS: usize = 64;
+        let unit = path.rsplit('/').find(|part| part.ends_with(".service")).unwrap_or("");
+        let is_id =
+            |word: &&str| word.len() == ID_DIGITS && word.bytes().all(|b| b.is_ascii_hexdigit());
+        let container = path.rsplit(['/', '-', '.', ':']).find(is_id).unwrap_or("");
+        (self.unit, self.container) = (unit.to_owned(), container.to_owned());
+    }
+}
+
+/// What is known of a crash.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CrashNotice {
+    /// Time of the crash: nanoseconds since the Unix epoch.
+    pub time_ns: i64,
+    /// The process.
+    pub origin: CrashOrigin,
+    /// Name of the signal, or another reason.
+    pub reason: String,
+    /// `si_code` of the signal; 0 if unknown.
+    pub code: i32,
+    /// Address of the fault.
+    pub fault_address: Option<u64>,
+    /// Stack of the thread that crashed, the innermost function first.
+    pub frames: Vec<Frame>,
+    /// Number of threads; 0 if unknown.
+    pub thread_count: usize,
+    /// Operations in flight and metrics from shared memory; null if there are none.
+    pub last_state: Value,
+    /// What is missing, and why.
+    pub remarks: Vec<String>,
+}
+
+/// Labels of the series of a notice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NoticeLabels {
+    /// Time of the crash.
+    pub time_ns: i64,
+    /// Program.
+    pub program: String,
+    /// Unit of systemd, or the program.
+    pub service: String,
+    /// Build ID of the executable.
+    pub build: String,
+    /// Signal, or another reason.
+    pub reason: String,
+    /// Signature.
+    pub signature: String,
+    /// Time since the start of the process.
+    pub uptime_ns: Option<u64>,
+}
+
+impl CrashNotice {
+    /// Adds what a core has: threads are walked and named. Returns a snapshot for the host:
+    /// registers and stacks of all threads, and mapped files.
+    pub fn add_core(
+        &mut self,
+        core: &CoreDump,
+        memory: &StackMemory,
+        modules: &mut ModuleMap<'_>,
+    ) -> Value {
+        (self.code, self.fault_address) = (core.code, core.fault_address);
+        self.thread_count = core.threads.len();
+        let walk = |(index, thread): (usize, &crate::CoreThread)| {
+            let frames_max = if index == 0 { FRAMES_MAX } else { OTHER_FRAMES_MAX };
+            walk_stack(&thread.registers, memory, modules, frames_max)
+        };
+        let stacks: Vec<Vec<u64>> =
+            core.threads.iter().take(THREADS_MAX).enumerate().map(walk).collect();
+        let mut frames = name_frames(&stacks.concat(), modules).into_iter();
+        let mut threads = Vec::new();
+        for (index, (thread, stack)) in core.threads.iter().zip(&stacks).enumerate() {
+            let named: Vec<Frame> = frames.by_ref().take(stack.len()).collect();
+            let registers = thread.registers.0.map(|register| format!("{register:#x}"));
+            threads.push(json!({
+                "tid": thread.tid,
+                "registers": registers.to_vec(),
+                "frames": named.iter().map(Frame::to_json).collect::<Vec<_>>(),
+            }));
+            if index == 0 {
+                self.frames = named;
+            }
+        }
+        let maps = modules.executable_ranges().map(|(path, range)| {
+            json!({ "path": path, "start": format!("{:#x}", range.start), "end": format!("{:#x}", range.end) })
+        });
+        let maps: Vec<Value> = maps.collect();
+        json!({ "schema": SCHEMA, "threads": threads, "maps": maps })
+    }
+
+    /// Signature of the crash.
+    pub fn signature(&self) -> String {
+        let CrashOrigin { program, unit, .. } = &self.origin;
+        let program = if program.is_empty() { unit } else { program };
+        signature(program, &self.reason, &self.frames)
+    }
+
+    /// The notice as JSON.
+    pub fn to_json(&self) -> Value {
+        let origin = &self.origin;
+        let mut fields = Map::new();
+        let mut add = |name: &str, value: Value| _ = fields.insert(name.to_owned(), value);
+        add("schema", SCHEMA.into());
+        add("time_ns", self.time_ns.into());
+        add("signature", self.signature().into());
+        add("title", title(&self.reason, &self.frames).into());
+        add("reason", self.reason.as_str().into());
+        for (name, text) in [
+            ("program", &origin.program),
+            ("executable", &origin.executable),
+            ("build_id", &origin.build_id),
+            ("unit", &origin.unit),
+            ("container", &origin.container),
+            ("thread", &origin.thread),
+        ] {
+            if !text.is_empty() {
+                add(name, text.as_str().into());
+            }
+        }
+        add("pid", origin.pid.into());
+        add("uid", origin.uid.into());
+        add("code", self.code.into());
+        add("uptime_ns", origin.uptime_ns.into());
+        add("fault_address", self.fault_address.map(|address| format!("{address:#x}")).into());
+        add("thread_count", self.thread_count.into());
+        add("frames", self.frames.iter().map(Frame::to_json).collect());
+        add("last_state", self.last_state.clone());
+        add("remarks", self.remarks.clone().into());
+        Value::Object(fields)
+    }
+}
+
+impl NoticeLabels {
+    /// Labels of a notice in JSON.
+    pub fn parse(notice: &[u8]) -> Option<NoticeLabels> {
+        let notice: Value = serde_json::from_slice(notice).ok()?;
+        let text = |name: &str| notice[name].as_str().unwrap_or("").to_owned();
+        let (program, unit) = (text("program"), text("unit"));
+        let service = unit.strip_suffix(".service").unwrap_or(&unit).to_owned();
+        Some(NoticeLabels {
+            time_ns: notice["time_ns"].as_i64()?,
+            service: if service.is_empty() { program.clone() } else { service },
+            program,
+            build: text("build_id"),
+            reason: text("reason"),
+            signature: text("signature"),
+            uptime_ns: notice["uptime_ns"].as_u64(),
+        })
+    }
+}
+
+fn name_frames(addresses: &[u64], modules: &mut ModuleMap<'_>) -> Vec<Frame> {
+    let names = modules.function_names(addresses);
+    let frame = |(&address, name): (&u64, Option<String>)| {
+        let module = modules.code_at(address).map(|mapping| mapping.path.clone());
+        let image = modules.image_at(address);
+        let (build_id, own) =
+            image.map_or((String::new(), address), |(image, own)| (image.build_id.clone(), own));
+        Frame {
+            module: module.unwrap_or_default(),
+            build_id,
+            address: own,
+            function: name.map_or_else(String::new, |name| readable(&name)),
+        }
+    };
+    addresses.iter().zip(names).map(frame).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(path: &str, unit: &str, container: &str) {
+        let mut origin = CrashOrigin::default();
+        origin.set_control_group(path);
+        assert_eq!((origin.unit.as_str(), origin.container.as_str()), (unit, container));
+    }
+
+    #[test]
+    fn unit_and_container_of_a_control_group() {
+        let id = "0123456789abcdef".repeat(4);
+        check("/system.slice/shop.service", "shop.service", "");
+        check("/user.slice/user-1.slice/session-2.scope", "", "");
+        check(&format!("/system.slice/docker-{id}.scope"), "", &id);
+        check(&format!("/kubepods.slice/pod1.slice/cri-containerd-{id}.scope"), "", &id);
+        check("/system.slice/db.service/worker", "db.service", "");
+        check("", "", "");
+    }
+
+    #[test]
+    fn names_of_signals() {
+        let names = [1, 6, 11, 31, 32, 0, -5].map(signal_name);
+        let expected =
+            ["SIGHUP", "SIGABRT", "SIGSEGV", "SIGSYS", "signal 32", "signal 0", "signal -5"];
+        assert_eq!(names, expected);
+    }
+}

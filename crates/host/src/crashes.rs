@@ -1,0 +1,189 @@
+//! Crashes of programs on this host: notices that the handler of crashes leaves in the folder
+//! `crashes` of the data directory (`topdeck crash install`), and of processes that the OOM killer
+//! killed.
+//!
+//! They are sent within [`PERIOD`] by a thread of their own, and removed once they are durable. An
+//! agent that is killed between the two sends them again.
+
+mod oom_kills;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crash::{CrashNotice, NoticeLabels, Spool, SpooledNotice};
+use decode::SeriesSink as _;
+use hist::Histogram;
+use hist::codec::header::Temporality;
+use intake::{EventCounter, Intake, Producer, SeriesKeyEncoding};
+use model::{Sample, SampleValue, Series, SeriesKind};
+use serde::Deserialize;
+
+use crate::crashes::oom_kills::OomKills;
+use crate::error::Result;
+use crate::metric::RowReporter;
+use crate::source::{HostSource, Opening, SourceSettings};
+use crate::thread::{CollectorThread, StopSignal, retry_final_scrape};
+
+/// Period at which the folder is read.
+const PERIOD: Duration = Duration::from_millis(250);
+/// Notices in a batch.
+const BATCH_MAX: usize = 64;
+
+/// Settings of crashes.
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct CrashSettings {
+    /// Send the notices of crashes on this host: true.
+    crashes: bool,
+}
+
+impl Default for CrashSettings {
+    fn default() -> CrashSettings {
+        CrashSettings { crashes: true }
+    }
+}
+
+impl SourceSettings for CrashSettings {
+    const KEYS: &'static [&'static str] = &["crashes"];
+
+    fn is_enabled(&self) -> bool {
+        self.crashes
+    }
+
+    fn open(&self, opening: &mut Opening<'_>) -> Result<Option<Box<dyn HostSource>>> {
+        let journal = opening.intake.write_target().journal();
+        let Some(data_dir) = journal.dir().parent().filter(|_| self.crashes) else {
+            return Ok(None);
+        };
+        let intake = Arc::clone(opening.intake);
+        let supervised = intake.supervisor().thread("crashes");
+        let producer = intake.producer("crashes");
+        producer.disable_absence_monitor();
+        let mut sender = CrashSender {
+            host: opening.host.to_owned(),
+            spool: Spool::new(data_dir),
+            oom_kills: OomKills::open(),
+            producer,
+            dropped: intake.meter().counter(
+                "topdeck_crash_dropped_notices_total",
+                "crashes of this host without a notice: too many at a time, or a notice that \
+                 cannot be read or stored",
+                &[],
+            ),
+            intake,
+        };
+        let run = move |stop: &StopSignal| sender.run(stop);
+        let thread = CollectorThread::start("crashes", None, supervised, run)?;
+        Ok(Some(Box::new(CrashSource(thread))))
+    }
+}
+
+/// Source with a thread, which writes its own batches.
+#[derive(Debug)]
+struct CrashSource(CollectorThread<Result<()>>);
+
+impl HostSource for CrashSource {
+    fn read(&mut self, _report: &mut RowReporter<'_>, _began: i64) -> u64 {
+        0
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.0.stop().unwrap_or(Ok(()))
+    }
+}
+
+/// State of the thread.
+struct CrashSender {
+    host: String,
+    spool: Spool,
+    oom_kills: OomKills,
+    intake: Arc<Intake>,
+    producer: Producer,
+    dropped: EventCounter,
+}
+
+impl CrashSender {
+    fn run(&mut self, stop: &StopSignal) -> Result<()> {
+        while !stop.wait(PERIOD) {
+            self.add_oom_kills();
+            // Notices that the journal does not accept stay in the folder.
+            let _ = self.send();
+        }
+        Ok(retry_final_scrape(|| self.send())?)
+    }
+
+    /// Leaves a notice of each process that was killed for lack of memory.
+    fn add_oom_kills(&mut self) {
+        for (index, origin) in self.oom_kills.read().into_iter().enumerate() {
+            let time_ns = self.intake.now();
+            let name = format!("{time_ns:020}-oom-{index}");
+            let reason = oom_kills::REASON.to_owned();
+            let notice = CrashNotice { time_ns, origin, reason, ..CrashNotice::default() };
+            if self.spool.finish(&name, notice.to_json().to_string().as_bytes()).is_err() {
+                self.dropped.add(1);
+            }
+        }
+    }
+
+    fn send(&mut self) -> intake::Result<()> {
+        self.dropped.add(self.spool.take_dropped());
+        let waiting = self.spool.waiting(BATCH_MAX, SystemTime::now());
+        let mut writer = self.intake.writer_for(self.producer.id(), SeriesKeyEncoding::CANONICAL);
+        for notice in &waiting {
+            let labels = NoticeLabels::parse(&notice.bytes);
+            let written = labels.map(|labels| {
+                samples(&self.host, &labels, notice).into_iter().try_for_each(|(series, sample)| {
+                    let series = series.validate()?;
+                    writer.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
+                    writer.sample(&sample)
+                })
+            });
+            if !matches!(written, Some(Ok(()))) {
+                self.dropped.add(1);
+            }
+        }
+        if !writer.is_empty() {
+            self.intake.append(&self.producer, writer)?.wait_durable()?;
+        }
+        // Also those that cannot be read, which were counted.
+        waiting.iter().for_each(|notice| _ = notice.remove());
+        Ok(())
+    }
+}
+
+/// A crash as samples: a count, the time since the start of the process, and the notice.
+fn samples(host: &str, labels: &NoticeLabels, notice: &SpooledNotice) -> Vec<(Series, Sample)> {
+    let with_labels = |series: Series| {
+        let own = [
+            ("host", host),
+            ("program", &labels.program),
+            ("service", &labels.service),
+            ("build", &labels.build),
+            ("reason", &labels.reason),
+            ("signature", &labels.signature),
+        ];
+        let own = own.into_iter().filter(|(_, value)| !value.is_empty());
+        own.fold(series, |series, (name, value)| series.with_label(name, value))
+    };
+    let (start, end) = (labels.time_ns, labels.time_ns);
+    let text = String::from_utf8_lossy(&notice.bytes).into_owned();
+    let mut samples = vec![
+        (
+            with_labels(Series::new("crashes_total", SeriesKind::Counter(Temporality::Delta))),
+            Sample { start, end, value: SampleValue::Number(1.0) },
+        ),
+        (
+            with_labels(Series::new("crash", SeriesKind::Text)),
+            Sample { start, end, value: SampleValue::Text(text) },
+        ),
+    ];
+    if let Some(uptime_ns) = labels.uptime_ns {
+        let mut uptime = Histogram::default();
+        uptime.record(uptime_ns as f64);
+        let series = Series::new("crash_uptime", SeriesKind::Histogram(Temporality::Delta));
+        let value = SampleValue::Histogram(Box::new(uptime));
+        let series = with_labels(series.with_unit("ns"));
+        samples.push((series, Sample { start, end, value }));
+    }
+    samples
+}

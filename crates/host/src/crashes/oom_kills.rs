@@ -1,0 +1,191 @@
+//! Processes that the OOM killer killed: they leave no core.
+//!
+//! The log of the kernel names the process. Without the right to read it, the counters of control
+//! groups (`memory.events`) name the unit; they are read when `oom_kill` of `/proc/vmstat` has
+//! grown.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crash::CrashOrigin;
+use rustix::fs::OFlags;
+
+/// Reason in the notice.
+pub(crate) const REASON: &str = "OOM kill";
+/// Control groups that are read, and their depth.
+const GROUPS_MAX: usize = 10_000;
+const DEPTH_MAX: u32 = 12;
+/// Largest record of the log.
+const RECORD_BYTES_MAX: usize = 8 << 10;
+/// Kills that are reported one by one at a time.
+const KILLS_MAX: u64 = 100;
+
+/// Where kills are found.
+pub(crate) enum OomKills {
+    /// The log of the kernel, read up to its end.
+    Log(File),
+    /// Counters of the system and of control groups.
+    Counters(OomCounters),
+}
+
+impl OomKills {
+    /// From now on, on this host.
+    pub(crate) fn open() -> OomKills {
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let log = OpenOptions::new().read(true).custom_flags(flags).open("/dev/kmsg");
+        match log.and_then(|mut log| log.seek(SeekFrom::End(0)).map(|_| log)) {
+            Ok(log) => OomKills::Log(log),
+            Err(_) => {
+                OomKills::Counters(OomCounters::new("/proc/vmstat".into(), "/sys/fs/cgroup".into()))
+            }
+        }
+    }
+
+    /// Processes that were killed since the last call.
+    pub(crate) fn read(&mut self) -> Vec<CrashOrigin> {
+        match self {
+            OomKills::Log(log) => {
+                let mut killed = Vec::new();
+                let mut record = [0; RECORD_BYTES_MAX];
+                // A read returns a record; an error is its end, or a lost record (EPIPE).
+                for _ in 0..10 * KILLS_MAX {
+                    match log.read(&mut record) {
+                        Ok(size) => killed.extend(of_record(&record[..size])),
+                        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+                        Err(_) => break,
+                    }
+                }
+                killed
+            }
+            OomKills::Counters(counters) => counters.read(),
+        }
+    }
+}
+
+/// `…;oom-kill:constraint=CONSTRAINT_MEMCG,…,task_memcg=/a.service,task=db,pid=7,uid=0`.
+fn of_record(record: &[u8]) -> Option<CrashOrigin> {
+    let record = String::from_utf8_lossy(record);
+    let line = record.lines().next()?.split_once(";oom-kill:")?.1;
+    // The name of the task may have commas.
+    let (before, after) = line.split_once(",task=")?;
+    let (task, after) = after.rsplit_once(",pid=")?;
+    let (pid, uid) = after.split_once(",uid=")?;
+    let group = before.rsplit_once("task_memcg=").map_or("", |(_, group)| group);
+    let mut origin = CrashOrigin {
+        program: task.to_owned(),
+        pid: pid.parse().ok()?,
+        uid: uid.parse().ok()?,
+        ..CrashOrigin::default()
+    };
+    origin.set_control_group(group);
+    Some(origin)
+}
+
+/// Counters of kills.
+pub(crate) struct OomCounters {
+    vmstat: PathBuf,
+    root: PathBuf,
+    total: u64,
+    groups: HashMap<PathBuf, u64>,
+}
+
+impl OomCounters {
+    fn new(vmstat: PathBuf, root: PathBuf) -> OomCounters {
+        let mut counters = OomCounters { vmstat, root, total: 0, groups: HashMap::new() };
+        (counters.total, counters.groups) = (counters.read_total(), counters.read_groups());
+        counters
+    }
+
+    fn read_total(&self) -> u64 {
+        let text = fs::read_to_string(&self.vmstat).unwrap_or_default();
+        value(&text, "oom_kill").unwrap_or(self.total)
+    }
+
+    fn read_groups(&self) -> HashMap<PathBuf, u64> {
+        let mut groups = HashMap::new();
+        let mut dirs = vec![(self.root.clone(), 0)];
+        while let Some((dir, depth)) = dirs.pop() {
+            if groups.len() >= GROUPS_MAX {
+                break;
+            }
+            // Without those of the groups below.
+            if let Ok(text) = fs::read_to_string(dir.join("memory.events.local")) {
+                groups.insert(dir.clone(), value(&text, "oom_kill").unwrap_or(0));
+            }
+            let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
+            let below = entries.filter(|_| depth < DEPTH_MAX);
+            let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            dirs.extend(below.map(|entry| (entry.path(), depth + 1)));
+        }
+        groups
+    }
+
+    fn read(&mut self) -> Vec<CrashOrigin> {
+        let total = self.read_total();
+        let killed = total.saturating_sub(self.total).min(KILLS_MAX);
+        if killed == 0 {
+            return Vec::new();
+        }
+        let groups = self.read_groups();
+        let mut origins = Vec::new();
+        for (dir, count) in &groups {
+            let new = count.saturating_sub(self.groups.get(dir).copied().unwrap_or(0));
+            let mut origin = CrashOrigin::default();
+            let group = dir.strip_prefix(&self.root).unwrap_or(Path::new("")).to_string_lossy();
+            origin.set_control_group(&group);
+            origins.extend((0..new.min(KILLS_MAX)).map(|_| origin.clone()));
+        }
+        // The group of a process that was killed may be gone already.
+        let found = origins.len().max(killed as usize);
+        origins.resize(found, CrashOrigin::default());
+        (self.total, self.groups) = (total, groups);
+        origins
+    }
+}
+
+/// The number of a line `name number`.
+fn value(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn killed_process_of_the_log() {
+        let line = b"6,1234,5678,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),\
+                     cpuset=/,mems_allowed=0,oom_memcg=/system.slice,task_memcg=/system.slice/\
+                     shop.service,task=shop, main,pid=4242,uid=33\n SUBSYSTEM=memory\n";
+        let origin = of_record(line).expect("a kill");
+        assert_eq!((origin.program.as_str(), origin.unit.as_str()), ("shop, main", "shop.service"));
+        assert_eq!((origin.pid, origin.uid), (4242, 33));
+        assert_eq!(of_record(b"6,1,2,-;usb 1-1: new device\n"), None);
+        assert_eq!(of_record(b"6,1,2,-;oom-kill:task=,pid=x"), None);
+    }
+
+    #[test]
+    fn kills_are_attributed_to_units_and_none_is_lost() {
+        let dir = std::env::temp_dir().join(format!("topdeck-oom-{}", std::process::id()));
+        let unit = dir.join("groups/system.slice/shop.service");
+        fs::create_dir_all(&unit).unwrap();
+        let set = |total: u64, of_unit: u64| {
+            fs::write(dir.join("vmstat"), format!("oom_killer 9\noom_kill {total}\n")).unwrap();
+            let events = format!("low 0\noom 7\noom_kill {of_unit}\noom_group_kill 0\n");
+            fs::write(unit.join("memory.events.local"), events).unwrap();
+        };
+        set(5, 2);
+        let mut counters = OomCounters::new(dir.join("vmstat"), dir.join("groups"));
+        assert!(counters.read().is_empty());
+        set(8, 4);
+        let killed = counters.read();
+        let mut units: Vec<&str> = killed.iter().map(|origin| origin.unit.as_str()).collect();
+        units.sort_unstable();
+        assert_eq!(units, ["", "shop.service", "shop.service"]);
+        assert!(counters.read().is_empty());
+        fs::remove_dir_all(dir).unwrap();
+    }
+}
