@@ -52,7 +52,11 @@ impl SourceSettings for CrashSettings {
 
     fn open(&self, opening: &mut Opening<'_>) -> Result<Option<Box<dyn HostSource>>> {
         let journal = opening.intake.write_target().journal();
-        let Some(data_dir) = journal.dir().parent().filter(|_| self.crashes) else {
+        // `journal` of the data directory, or of its store.
+        let above = journal.dir().parent().filter(|_| self.crashes);
+        let is_store = above.is_some_and(|above| above.ends_with("store"));
+        let Some(data_dir) = above.and_then(|it| if is_store { it.parent() } else { Some(it) })
+        else {
             return Ok(None);
         };
         let intake = Arc::clone(opening.intake);
