@@ -1,14 +1,22 @@
 //! Folders in which the handler of crashes leaves notices, and from which an agent sends them.
 //!
 //! A file `TIME-PID.partial` is written first, with what the kernel said; the complete notice
-//! replaces it and is renamed to `.notice`. So a handler that dies leaves a notice too, which is
-//! read after 10 s. Files belong to the owner of the data directory, which the agent is.
+//! replaces it and is renamed to `.notice`. The handler locks the partial notice, so one that dies
+//! leaves a notice too.
+//!
+//! Root writes in folders of the agent, which may put anything there: no link is followed at any
+//! part of a path, files are created and never opened for writing, but for the count of crashes
+//! without a notice, and the owner is set by descriptor.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, chown};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::os::unix::fs::{MetadataExt as _, fchown};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
+use rustix::io::Errno;
 
 /// Notices that wait to be sent; more are only counted.
 const NOTICES_MAX: usize = 1_000;
@@ -18,184 +26,251 @@ const SNAPSHOTS_MAX: usize = 100;
 const NOTICE_BYTES_MAX: u64 = 256 << 10;
 /// Handlers that walk stacks at a time; others send a notice without a stack.
 const HANDLERS_MAX: u32 = 8;
-/// Age at which a partial notice is complete: its handler has ended.
-const PARTIAL_AGE: Duration = Duration::from_secs(10);
+/// Files of a folder that are looked at.
+const FILES_MAX: usize = 10_000;
 /// Name of the file that has a byte for each crash without a notice.
 const DROPPED: &str = "dropped";
+/// Permissions of folders and files.
+const DIR_MODE: Mode = Mode::from_raw_mode(0o750);
+const FILE_MODE: Mode = Mode::from_raw_mode(0o640);
+/// Permissions that nobody but the owner has.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Folders of notices; the first one that can be written is used.
 #[derive(Clone, Debug)]
 pub struct Spool {
-    dirs: Vec<PathBuf>,
-    /// User and group of the folders and files: those of the folder above the first one.
+    /// The folder above, and the name of the folder.
+    places: [(PathBuf, String); 2],
+    /// User and group of the folders and files: those of the data directory.
     owner: (u32, u32),
 }
 
 /// A notice that waits to be sent.
 #[derive(Clone, Debug)]
 pub struct SpooledNotice {
-    path: PathBuf,
+    dir: Arc<File>,
+    name: String,
     /// Its JSON.
     pub bytes: Vec<u8>,
 }
 
+/// Opens a folder or a file by its absolute path for reading, following no link. Each part is
+/// passed to `is_valid`, with whether it is the last one, and is refused if that is false.
+pub fn open_without_links(
+    path: &Path,
+    is_valid: impl Fn(&Metadata, bool) -> bool,
+) -> io::Result<File> {
+    let mut parts = path.components().peekable();
+    if parts.next() != Some(Component::RootDir) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is not absolute"));
+    }
+    let mut file = File::open("/")?;
+    while let Some(part) = parts.next() {
+        let Component::Normal(name) = part else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path has .."));
+        };
+        let is_last = parts.peek().is_none();
+        // A pipe would wait for a writer.
+        let flags = if is_last { OFlags::NONBLOCK } else { OFlags::PATH | OFlags::DIRECTORY };
+        file = openat(&file, name, flags | COMMON, Mode::empty())?.into();
+        if !is_valid(&file.metadata()?, is_last) {
+            let name = name.to_string_lossy();
+            let cause = format!("{name} has a wrong owner, can be written by others, or no file");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, cause));
+        }
+    }
+    Ok(file)
+}
+
+const COMMON: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+
 impl Spool {
-    /// The spool in the folder `crashes` of a data directory; while it cannot be written, such as
-    /// on a full disk, in memory.
+    /// The spool in the folder `crashes` of a data directory, an absolute path without links; while
+    /// it cannot be written, such as on a full disk, in memory.
     pub fn new(data_dir: &Path) -> Spool {
-        let dir = data_dir.join("crashes");
-        let name = dir.to_string_lossy().replace('/', "-");
-        let fallback = Path::new("/dev/shm").join(format!("topdeck{name}"));
-        Spool::with_fallback(&dir, &fallback)
+        let name = data_dir.join("crashes").to_string_lossy().replace('/', "-");
+        Spool::with_fallback(data_dir, Path::new("/dev/shm"), format!("topdeck{name}"))
     }
 
-    /// A spool in a folder, with another one.
-    fn with_fallback(dir: &Path, fallback: &Path) -> Spool {
-        let above = dir.parent().and_then(|above| fs::metadata(above).ok());
-        let owner = above.map_or((0, 0), |above| (above.uid(), above.gid()));
-        Spool { dirs: vec![dir.to_owned(), fallback.to_owned()], owner }
+    /// With a folder in another one as the second.
+    fn with_fallback(data_dir: &Path, above: &Path, name: String) -> Spool {
+        let places = [(data_dir.to_owned(), "crashes".to_owned()), (above.to_owned(), name)];
+        let found = open_without_links(data_dir, |_, _| true).and_then(|dir| dir.metadata());
+        Spool { places, owner: found.map_or((0, 0), |found| (found.uid(), found.gid())) }
     }
 
     /// The folder, which is created if it is missing.
-    pub fn create(&self) -> io::Result<&Path> {
-        let dir = &self.dirs[0];
-        self.make(dir).map(|()| dir.as_path())
+    pub fn create(&self) -> io::Result<PathBuf> {
+        let (above, name) = &self.places[0];
+        self.open(0, true).map(|_| above.join(name))
     }
 
-    fn make(&self, dir: &Path) -> io::Result<()> {
-        match DirBuilder::new().mode(0o750).create(dir) {
-            Ok(()) => {
-                self.own(dir);
-                Ok(())
+    fn open(&self, place: usize, is_created: bool) -> io::Result<File> {
+        let (above, name) = &self.places[place];
+        let above = open_without_links(above, |_, _| true)?;
+        let open = || openat(&above, name, OFlags::DIRECTORY | COMMON, Mode::empty());
+        let (dir, is_new) = match open() {
+            Err(Errno::NOENT) if is_created => {
+                match mkdirat(&above, name, DIR_MODE) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                (open()?, true)
             }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                // In a directory of all users, another one may have created it.
-                let found = fs::symlink_metadata(dir)?;
-                let is_own = found.is_dir() && (found.uid() == 0 || found.uid() == self.owner.0);
-                if is_own { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
-            }
-            Err(error) => Err(error),
+            found => (found?, false),
+        };
+        let dir = File::from(dir);
+        // In a directory of all users, another one may have created it.
+        let found = dir.metadata()?;
+        let is_trusted = found.uid() == 0 || found.uid() == self.owner.0;
+        if !is_trusted || found.mode() & WRITABLE_BY_OTHERS != 0 {
+            return Err(io::ErrorKind::PermissionDenied.into());
         }
+        if is_new {
+            self.own(&dir);
+        }
+        Ok(dir)
     }
 
     /// Gives a file or folder to the agent.
-    fn own(&self, path: &Path) {
+    fn own(&self, file: &File) {
         // Without the right it stays with the caller, who may read it.
-        let _ = chown(path, Some(self.owner.0), Some(self.owner.1));
+        let _ = fchown(file, Some(self.owner.0), Some(self.owner.1));
     }
 
-    /// Writes a file completely or not at all.
-    fn write(&self, dir: &Path, name: &str, extension: &str, bytes: &[u8]) -> io::Result<PathBuf> {
-        self.make(dir)?;
-        let temporary = dir.join(format!("{name}.tmp"));
-        let path = dir.join(format!("{name}.{extension}"));
-        let file = options().write(true).create_new(true).open(&temporary);
-        let written = file.and_then(|mut file| {
-            file.write_all(bytes)?;
-            self.own(&temporary);
-            fs::rename(&temporary, &path)
+    /// Writes a file completely or not at all, and returns it, locked.
+    fn write(&self, dir: &File, name: &str, extension: &str, bytes: &[u8]) -> io::Result<File> {
+        let temporary = format!("{name}.tmp");
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | COMMON;
+        let mut file = File::from(openat(dir, &temporary, flags, FILE_MODE)?);
+        let written = file.write_all(bytes).and_then(|()| {
+            let _ = file.try_lock();
+            self.own(&file);
+            Ok(renameat(dir, &temporary, dir, format!("{name}.{extension}"))?)
         });
         if written.is_err() {
-            let _ = fs::remove_file(&temporary);
+            let _ = unlinkat(dir, &temporary, AtFlags::empty());
         }
-        written.map(|()| path)
+        written.map(|()| file)
+    }
+
+    /// A file of the folder that may exist, for appending.
+    fn open_shared(&self, dir: &File, name: &str) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NONBLOCK | COMMON;
+        let file = File::from(openat(dir, name, flags, FILE_MODE)?);
+        let found = file.metadata()?;
+        // Not a hard link to a file of another user.
+        let is_own = found.uid() == self.owner.0 || found.nlink() == 1;
+        if !found.is_file() || !is_own {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        self.own(&file);
+        Ok(file)
     }
 
     /// Waits for nothing: a lock of one of the places for handlers that walk stacks, or `None`.
     pub fn handler_slot(&self) -> Option<File> {
         self.first(|dir| {
             let mut free = (0..HANDLERS_MAX).filter_map(|slot| {
-                let file = options().append(true).open(dir.join(format!("handler-{slot}"))).ok()?;
+                let file = self.open_shared(dir, &format!("handler-{slot}")).ok()?;
                 file.try_lock().is_ok().then_some(file)
             });
-            free.next().ok_or_else(|| io::ErrorKind::WouldBlock.into())
+            Ok(free.next())
         })
         .ok()
+        .flatten()
     }
 
-    /// Writes a partial notice, unless too many wait: then the crash is only counted. Returns
-    /// whether it was written.
-    pub fn begin(&self, name: &str, notice: &[u8]) -> io::Result<bool> {
+    /// Writes a partial notice, unless too many wait: then the crash is only counted, and the
+    /// result is `None`. The agent does not send it while the file is held.
+    pub fn begin(&self, name: &str, notice: &[u8]) -> io::Result<Option<File>> {
         self.first(|dir| {
-            self.make(dir)?;
-            let waiting = fs::read_dir(dir)?.filter_map(|entry| extension(&entry.ok()?.path()));
-            if waiting.filter(|found| is_notice(found)).count() >= NOTICES_MAX {
-                options().append(true).open(dir.join(DROPPED))?.write_all(b"\n")?;
-                self.own(&dir.join(DROPPED));
-                return Ok(false);
+            let waiting = names(dir)?.filter(|name| is_notice(name)).count();
+            if waiting >= NOTICES_MAX {
+                self.open_shared(dir, DROPPED)?.write_all(b"\n")?;
+                return Ok(None);
             }
-            self.write(dir, name, "partial", notice)?;
-            Ok(true)
+            self.write(dir, name, "partial", notice).map(Some)
         })
     }
 
     /// Replaces a partial notice by the complete one.
     pub fn finish(&self, name: &str, notice: &[u8]) -> io::Result<()> {
+        let partial = format!("{name}.partial");
         self.first(|dir| {
-            let partial = self.write(dir, name, "partial", notice)?;
-            fs::rename(partial, dir.join(format!("{name}.notice")))
+            drop(self.write(dir, name, "partial", notice)?);
+            match renameat(dir, &partial, dir, format!("{name}.notice")) {
+                // The agent has sent it.
+                Ok(()) | Err(Errno::NOENT) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
         })?;
         // The partial notice may be in the other folder.
-        self.dirs.iter().for_each(|dir| _ = fs::remove_file(dir.join(format!("{name}.partial"))));
+        for dir in (0..self.places.len()).filter_map(|place| self.open(place, false).ok()) {
+            let _ = unlinkat(&dir, &partial, AtFlags::empty());
+        }
         Ok(())
     }
 
     /// Keeps a snapshot on this host, and removes the oldest.
-    pub fn keep_snapshot(&self, name: &str, snapshot: &[u8]) -> io::Result<PathBuf> {
+    pub fn keep_snapshot(&self, name: &str, snapshot: &[u8]) -> io::Result<()> {
         self.first(|dir| {
-            let path = self.write(dir, name, "snapshot", snapshot)?;
-            let paths = fs::read_dir(dir)?.filter_map(|entry| Some(entry.ok()?.path()));
-            let mut kept: Vec<PathBuf> =
-                paths.filter(|path| extension(path).as_deref() == Some("snapshot")).collect();
+            self.write(dir, name, "snapshot", snapshot)?;
+            let mut kept: Vec<String> =
+                names(dir)?.filter(|name| name.ends_with(".snapshot")).collect();
             kept.sort_unstable();
             let excess = kept.len().saturating_sub(SNAPSHOTS_MAX);
-            kept[..excess].iter().for_each(|path| _ = fs::remove_file(path));
-            Ok(path)
+            kept[..excess].iter().for_each(|name| _ = unlinkat(dir, name, AtFlags::empty()));
+            Ok(())
         })
     }
 
-    /// Notices that wait, the oldest first, at most `count`.
-    pub fn waiting(&self, count: usize, now: SystemTime) -> Vec<SpooledNotice> {
-        let mut paths = Vec::new();
-        for entry in self.dirs.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten() {
-            let path = entry.path();
-            let is_complete = match extension(&path).as_deref() {
-                Some("notice") => true,
-                Some("partial") => {
-                    let written = entry.metadata().and_then(|metadata| metadata.modified());
-                    let age = written.ok().and_then(|written| now.duration_since(written).ok());
-                    age.is_some_and(|age| age >= PARTIAL_AGE)
-                }
-                _ => false,
-            };
-            if is_complete {
-                paths.push(path);
-            }
-        }
-        paths.sort_unstable_by(|a, b| a.file_name().cmp(&b.file_name()));
-        paths.truncate(count);
-        let read = |path: PathBuf| {
-            let (mut bytes, file) = (Vec::new(), options_for_read().open(&path).ok()?);
-            file.take(NOTICE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-            Some(SpooledNotice { path, bytes })
+    /// Time of the last change of the folders; cheaper than [`Spool::waiting`].
+    pub fn changed(&self) -> Option<SystemTime> {
+        let changed = |(above, name): &(PathBuf, String)| {
+            fs::symlink_metadata(above.join(name)).and_then(|found| found.modified()).ok()
         };
-        paths.into_iter().filter_map(read).collect()
+        self.places.iter().filter_map(changed).max()
+    }
+
+    /// Notices that wait, the oldest first, at most `count`. Partial ones are among them once their
+    /// handler has ended.
+    pub fn waiting(&self, count: usize) -> Vec<SpooledNotice> {
+        let mut found = Vec::new();
+        for dir in (0..self.places.len()).filter_map(|place| self.open(place, false).ok()) {
+            let dir = Arc::new(dir);
+            let names = names(&dir).into_iter().flatten().filter(|name| is_notice(name));
+            found.extend(names.map(|name| (name, Arc::clone(&dir))));
+        }
+        found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let read = |(name, dir): (String, Arc<File>)| {
+            let file = openat(&dir, &name, OFlags::NONBLOCK | COMMON, Mode::empty()).ok()?;
+            let (mut bytes, file) = (Vec::new(), File::from(file));
+            if name.ends_with(".partial") && file.try_lock().is_err() {
+                return None;
+            }
+            file.take(NOTICE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+            Some(SpooledNotice { dir, name, bytes })
+        };
+        found.into_iter().filter_map(read).take(count).collect()
     }
 
     /// Takes the number of crashes without a notice.
     pub fn take_dropped(&self) -> u64 {
-        let take = |dir: &PathBuf| {
-            let taken = dir.join("dropped-taken");
-            fs::rename(dir.join(DROPPED), &taken).ok()?;
-            let size = fs::metadata(&taken).ok()?.len();
-            fs::remove_file(&taken).ok().map(|()| size)
+        let take = |place: usize| {
+            let dir = self.open(place, false).ok()?;
+            let taken = "dropped-taken";
+            renameat(&dir, DROPPED, &dir, taken).ok()?;
+            let file = openat(&dir, taken, OFlags::NONBLOCK | COMMON, Mode::empty()).ok()?;
+            let size = File::from(file).metadata().ok()?.len();
+            unlinkat(&dir, taken, AtFlags::empty()).ok().map(|()| size)
         };
-        self.dirs.iter().filter_map(take).sum()
+        (0..self.places.len()).filter_map(take).sum()
     }
 
     /// The result in the first folder in which it succeeds, or the first error.
-    fn first<T>(&self, act: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
-        let mut results = self.dirs.iter().map(|dir| act(dir));
+    fn first<T>(&self, act: impl Fn(&File) -> io::Result<T>) -> io::Result<T> {
+        let mut results = (0..self.places.len()).map(|place| act(&self.open(place, true)?));
         let first = results.next().unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()));
         first.or_else(|error| results.find_map(Result::ok).ok_or(error))
     }
@@ -204,35 +279,24 @@ impl Spool {
 impl SpooledNotice {
     /// Removes the notice, which was sent.
     pub fn remove(&self) -> io::Result<()> {
-        fs::remove_file(&self.path)
+        Ok(unlinkat(&self.dir, &self.name, AtFlags::empty())?)
     }
 }
 
-fn extension(path: &Path) -> Option<String> {
-    Some(path.extension()?.to_str()?.to_owned())
+/// Names of the files of a folder.
+fn names(dir: &File) -> io::Result<impl Iterator<Item = String>> {
+    let entries = Dir::read_from(dir)?.map_while(Result::ok).take(FILES_MAX);
+    Ok(entries.map(|entry| entry.file_name().to_string_lossy().into_owned()))
 }
 
-fn is_notice(extension: &str) -> bool {
-    matches!(extension, "notice" | "partial")
+fn is_notice(name: &str) -> bool {
+    name.ends_with(".notice") || name.ends_with(".partial")
 }
-
-/// A file in a folder of another user: no link is followed.
-fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.create(true).mode(0o640).custom_flags(NO_FOLLOW);
-    options
-}
-
-fn options_for_read() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(NO_FOLLOW);
-    options
-}
-
-const NO_FOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
     use super::*;
 
     /// An empty data directory.
@@ -240,11 +304,11 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("topdeck-spool-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).unwrap();
-        dir
+        fs::canonicalize(dir).unwrap()
     }
 
-    fn texts(spool: &Spool, now: SystemTime) -> Vec<String> {
-        let waiting = spool.waiting(10, now);
+    fn texts(spool: &Spool) -> Vec<String> {
+        let waiting = spool.waiting(10);
         waiting.iter().map(|one| String::from_utf8_lossy(&one.bytes).into_owned()).collect()
     }
 
@@ -252,16 +316,16 @@ mod tests {
     fn complete_notice_replaces_the_partial_one() {
         let dir = data_dir("replaces");
         let spool = Spool::new(&dir);
-        let (now, later) = (SystemTime::now(), SystemTime::now() + 2 * PARTIAL_AGE);
-        spool.begin("2-7", b"signal").unwrap();
-        assert!(texts(&spool, now).is_empty());
+        let held = spool.begin("2-7", b"signal").unwrap().unwrap();
+        assert!(texts(&spool).is_empty());
         // The handler died.
-        assert_eq!(texts(&spool, later), ["signal"]);
+        drop(held);
+        assert_eq!(texts(&spool), ["signal"]);
         spool.finish("2-7", b"all").unwrap();
         spool.finish("1-7", b"earlier").unwrap();
-        assert_eq!(texts(&spool, now), ["earlier", "all"]);
-        spool.waiting(10, later).iter().for_each(|one| one.remove().unwrap());
-        assert!(texts(&spool, later).is_empty());
+        assert_eq!(texts(&spool), ["earlier", "all"]);
+        spool.waiting(10).iter().for_each(|one| one.remove().unwrap());
+        assert!(texts(&spool).is_empty());
         fs::remove_dir_all(dir).unwrap();
     }
 
@@ -269,11 +333,72 @@ mod tests {
     fn second_folder_is_used_if_the_first_cannot_be_written() {
         let dir = data_dir("fallback");
         // A file stands where the folder should be: also root cannot write there.
-        fs::write(dir.join("full"), "").unwrap();
-        let spool = Spool::with_fallback(&dir.join("full"), &dir.join("other"));
-        spool.begin("1-1", b"signal").unwrap();
+        fs::write(dir.join("crashes"), "").unwrap();
+        let spool = Spool::with_fallback(&dir, &dir, "other".to_owned());
+        let held = spool.begin("1-1", b"signal").unwrap();
         spool.finish("1-1", b"all").unwrap();
-        assert_eq!(texts(&spool, SystemTime::now()), ["all"]);
+        drop(held);
+        assert_eq!(texts(&spool), ["all"]);
+        // A folder that others can write is not used.
+        fs::set_permissions(dir.join("other"), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(spool.begin("2-1", b"").is_err() && texts(&spool).is_empty());
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn no_link_is_followed() {
+        let dir = data_dir("links");
+        let (victim, data) = (dir.join("victim"), dir.join("data"));
+        fs::create_dir(&victim).unwrap();
+        fs::create_dir(&data).unwrap();
+        fs::write(victim.join("file"), "before").unwrap();
+        let with_fallback = |data: &Path| Spool::with_fallback(data, data, "other".to_owned());
+        // The folder, the folder above, and files in it.
+        symlink(&victim, data.join("crashes")).unwrap();
+        let spool = with_fallback(&data);
+        drop(spool.begin("1-1", b"signal").unwrap());
+        assert!(data.join("other/1-1.partial").exists());
+        symlink(&data, dir.join("link")).unwrap();
+        assert!(with_fallback(&dir.join("link")).begin("2-1", b"").is_err());
+        fs::remove_file(data.join("crashes")).unwrap();
+        fs::create_dir(data.join("crashes")).unwrap();
+        for name in ["3-1.tmp", "dropped", "handler-0", "4-1.notice", "5-1.partial"] {
+            symlink(victim.join("file"), data.join("crashes").join(name)).unwrap();
+        }
+        spool.finish("3-1", b"third").unwrap();
+        drop(spool.handler_slot().unwrap());
+        assert_eq!(texts(&spool), ["signal", "third"]);
+        // The link itself is replaced.
+        spool.finish("4-1", b"fourth").unwrap();
+        assert_eq!(texts(&spool), ["signal", "third", "fourth"]);
+        let first = spool.open(0, false).unwrap();
+        assert!(spool.open_shared(&first, DROPPED).is_err());
+        assert_eq!(fs::read_to_string(victim.join("file")).unwrap(), "before");
+        assert_eq!(fs::read_dir(&victim).unwrap().count(), 1);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn files_belong_to_the_owner_of_the_data_directory() {
+        let dir = data_dir("owner");
+        // Only root can give a file to another user.
+        if std::os::unix::fs::chown(&dir, Some(4242), Some(4242)).is_err() {
+            println!("skipped: not root");
+            return;
+        }
+        let spool = Spool::new(&dir);
+        drop(spool.begin("1-1", b"signal").unwrap());
+        spool.keep_snapshot("1-1", b"{}").unwrap();
+        for name in ["", "1-1.partial", "1-1.snapshot"] {
+            let found = fs::metadata(dir.join("crashes").join(name)).unwrap();
+            assert_eq!((found.uid(), found.gid()), (4242, 4242), "{name}");
+            assert_eq!(found.mode() & 0o7027, 0, "{name}");
+        }
+        // A hard link to a file of root is not written.
+        fs::write(dir.join("secret"), "before").unwrap();
+        fs::hard_link(dir.join("secret"), dir.join("crashes/dropped")).unwrap();
+        let first = spool.open(0, false).unwrap();
+        assert!(spool.open_shared(&first, DROPPED).is_err());
         fs::remove_dir_all(dir).unwrap();
     }
 
@@ -281,11 +406,12 @@ mod tests {
     fn crashes_beyond_the_limit_are_counted() {
         let dir = data_dir("limit");
         let spool = Spool::new(&dir);
-        assert!(spool.begin("0", b"").unwrap());
+        assert!(spool.begin("0", b"").unwrap().is_some());
         for index in 1..NOTICES_MAX {
             fs::write(dir.join(format!("crashes/{index}.notice")), "").unwrap();
         }
-        assert!(!spool.begin("a", b"").unwrap() && !spool.begin("b", b"").unwrap());
+        assert!(spool.begin("a", b"").unwrap().is_none());
+        assert!(spool.begin("b", b"").unwrap().is_none());
         assert_eq!((spool.take_dropped(), spool.take_dropped()), (2, 0));
         fs::remove_dir_all(dir).unwrap();
     }
@@ -294,7 +420,6 @@ mod tests {
     fn only_some_handlers_walk_stacks_at_a_time() {
         let dir = data_dir("slots");
         let spool = Spool::new(&dir);
-        spool.begin("1", b"").unwrap();
         let held: Vec<File> = (0..HANDLERS_MAX).map(|_| spool.handler_slot().unwrap()).collect();
         assert!(spool.handler_slot().is_none());
         drop(held);

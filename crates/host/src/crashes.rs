@@ -2,13 +2,13 @@
 //! `crashes` of the data directory (`topdeck crash install`), and of processes that the OOM killer
 //! killed.
 //!
-//! They are sent within [`PERIOD`] by a thread of their own, and removed once they are durable. An
-//! agent that is killed between the two sends them again.
+//! They are sent by a thread of their own, and removed once they are durable. An agent that is
+//! killed between the two sends them again.
 
 mod oom_kills;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use crash::{CrashNotice, NoticeLabels, Spool, SpooledNotice};
 use decode::SeriesSink as _;
@@ -24,8 +24,12 @@ use crate::metric::RowReporter;
 use crate::source::{HostSource, Opening, SourceSettings};
 use crate::thread::{CollectorThread, StopSignal, retry_final_scrape};
 
-/// Period at which the folder is read.
-const PERIOD: Duration = Duration::from_millis(250);
+/// Period at which the folder is read if it has changed, and at which it is read in any case: a
+/// partial notice is complete once its handler has ended, which changes no file.
+const PERIOD: Duration = Duration::from_secs(1);
+const RESCAN_PERIOD: Duration = Duration::from_secs(10);
+/// Changes in this time before a reading may have been missed by it.
+const CHANGE_MARGIN: Duration = Duration::from_secs(2);
 /// Notices in a batch.
 const BATCH_MAX: usize = 64;
 
@@ -59,14 +63,17 @@ impl SourceSettings for CrashSettings {
         else {
             return Ok(None);
         };
+        // The folder may be named by a link, which the spool does not follow.
+        let data_dir = std::fs::canonicalize(data_dir).unwrap_or_else(|_| data_dir.to_owned());
         let intake = Arc::clone(opening.intake);
         let supervised = intake.supervisor().thread("crashes");
         let producer = intake.producer("crashes");
         producer.disable_absence_monitor();
         let mut sender = CrashSender {
             host: opening.host.to_owned(),
-            spool: Spool::new(data_dir),
-            oom_kills: OomKills::open(),
+            spool: Spool::new(&data_dir),
+            oom_kills: OomKills::default(),
+            last_reading: None,
             producer,
             dropped: intake.meter().counter(
                 "topdeck_crash_dropped_notices_total",
@@ -101,6 +108,8 @@ struct CrashSender {
     host: String,
     spool: Spool,
     oom_kills: OomKills,
+    /// When the folder was read and all of it was sent.
+    last_reading: Option<(Instant, SystemTime)>,
     intake: Arc<Intake>,
     producer: Producer,
     dropped: EventCounter,
@@ -110,10 +119,21 @@ impl CrashSender {
     fn run(&mut self, stop: &StopSignal) -> Result<()> {
         while !stop.wait(PERIOD) {
             self.add_oom_kills();
+            let now = (Instant::now(), SystemTime::now());
+            if self.is_unchanged() {
+                continue;
+            }
             // Notices that the journal does not accept stay in the folder.
-            let _ = self.send();
+            self.last_reading = self.send().is_ok_and(|count| count < BATCH_MAX).then_some(now);
         }
-        Ok(retry_final_scrape(|| self.send())?)
+        Ok(retry_final_scrape(|| self.send().map(|_| ()))?)
+    }
+
+    /// Whether nothing has come since the last reading.
+    fn is_unchanged(&self) -> bool {
+        let Some((read, time)) = self.last_reading else { return false };
+        let is_before = |changed: SystemTime| changed + CHANGE_MARGIN < time;
+        read.elapsed() < RESCAN_PERIOD && self.spool.changed().is_none_or(is_before)
     }
 
     /// Leaves a notice of each process that was killed for lack of memory.
@@ -129,9 +149,10 @@ impl CrashSender {
         }
     }
 
-    fn send(&mut self) -> intake::Result<()> {
+    /// Sends notices; returns how many there were.
+    fn send(&mut self) -> intake::Result<usize> {
         self.dropped.add(self.spool.take_dropped());
-        let waiting = self.spool.waiting(BATCH_MAX, SystemTime::now());
+        let waiting = self.spool.waiting(BATCH_MAX);
         let mut writer = self.intake.writer_for(self.producer.id(), SeriesKeyEncoding::CANONICAL);
         for notice in &waiting {
             let labels = NoticeLabels::parse(&notice.bytes);
@@ -151,7 +172,7 @@ impl CrashSender {
         }
         // Also those that cannot be read, which were counted.
         waiting.iter().for_each(|notice| _ = notice.remove());
-        Ok(())
+        Ok(waiting.len())
     }
 }
 
@@ -169,7 +190,9 @@ fn samples(host: &str, labels: &NoticeLabels, notice: &SpooledNotice) -> Vec<(Se
         let own = own.into_iter().filter(|(_, value)| !value.is_empty());
         own.fold(series, |series, (name, value)| series.with_label(name, value))
     };
-    let (start, end) = (labels.time_ns, labels.time_ns);
+    let end = labels.time_ns;
+    // The interval of a delta is not empty.
+    let start = end.saturating_sub(1);
     let text = String::from_utf8_lossy(&notice.bytes).into_owned();
     let mut samples = vec![
         (
@@ -178,7 +201,7 @@ fn samples(host: &str, labels: &NoticeLabels, notice: &SpooledNotice) -> Vec<(Se
         ),
         (
             with_labels(Series::new("crash", SeriesKind::Text)),
-            Sample { start, end, value: SampleValue::Text(text) },
+            Sample { start: end, end, value: SampleValue::Text(text) },
         ),
     ];
     if let Some(uptime_ns) = labels.uptime_ns {

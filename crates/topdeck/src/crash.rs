@@ -5,6 +5,7 @@ mod dying_process;
 mod handle;
 mod list;
 mod read;
+mod trusted_file;
 
 use std::process::ExitCode;
 

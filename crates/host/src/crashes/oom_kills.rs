@@ -3,11 +3,16 @@
 //! The log of the kernel names the process. Without the right to read it, the counters of control
 //! groups (`memory.events`) name the unit; they are read when `oom_kill` of `/proc/vmstat` has
 //! grown.
+//!
+//! Of the processes of a host, such as a server and an agent, one reports them: the one that has the
+//! abstract Unix socket [`CLAIM`].
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 
 use crash::CrashOrigin;
@@ -23,31 +28,56 @@ const RECORD_BYTES_MAX: usize = 8 << 10;
 /// Kills that are reported one by one at a time.
 const KILLS_MAX: u64 = 100;
 
+/// Name of the abstract socket of the process that reports kills.
+const CLAIM: &str = "topdeck-oom-kills";
+
+/// Kills on this host, if no other process reports them.
+#[derive(Default)]
+pub(crate) struct OomKills {
+    claimed: Option<(UnixDatagram, KillReader)>,
+}
+
+impl OomKills {
+    /// Processes that were killed since the last call, or since the other process ended.
+    pub(crate) fn read(&mut self) -> Vec<CrashOrigin> {
+        if self.claimed.is_none() {
+            self.claimed = claim(CLAIM).map(|socket| (socket, KillReader::open()));
+        }
+        self.claimed.as_mut().map_or_else(Vec::new, |(_, reader)| reader.read())
+    }
+}
+
+/// Claims a name on this host, until the drop; `None` if another process has it.
+fn claim(name: &str) -> Option<UnixDatagram> {
+    UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name).ok()?).ok()
+}
+
 /// Where kills are found.
-pub(crate) enum OomKills {
+enum KillReader {
     /// The log of the kernel, read up to its end.
     Log(File),
     /// Counters of the system and of control groups.
     Counters(OomCounters),
 }
 
-impl OomKills {
+impl KillReader {
     /// From now on, on this host.
-    pub(crate) fn open() -> OomKills {
+    fn open() -> KillReader {
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         let log = OpenOptions::new().read(true).custom_flags(flags).open("/dev/kmsg");
         match log.and_then(|mut log| log.seek(SeekFrom::End(0)).map(|_| log)) {
-            Ok(log) => OomKills::Log(log),
-            Err(_) => {
-                OomKills::Counters(OomCounters::new("/proc/vmstat".into(), "/sys/fs/cgroup".into()))
-            }
+            Ok(log) => KillReader::Log(log),
+            Err(_) => KillReader::Counters(OomCounters::new(
+                "/proc/vmstat".into(),
+                "/sys/fs/cgroup".into(),
+            )),
         }
     }
 
     /// Processes that were killed since the last call.
-    pub(crate) fn read(&mut self) -> Vec<CrashOrigin> {
+    fn read(&mut self) -> Vec<CrashOrigin> {
         match self {
-            OomKills::Log(log) => {
+            KillReader::Log(log) => {
                 let mut killed = Vec::new();
                 let mut record = [0; RECORD_BYTES_MAX];
                 // A read returns a record; an error is its end, or a lost record (EPIPE).
@@ -60,7 +90,7 @@ impl OomKills {
                 }
                 killed
             }
-            OomKills::Counters(counters) => counters.read(),
+            KillReader::Counters(counters) => counters.read(),
         }
     }
 }
@@ -85,7 +115,7 @@ fn of_record(record: &[u8]) -> Option<CrashOrigin> {
 }
 
 /// Counters of kills.
-pub(crate) struct OomCounters {
+struct OomCounters {
     vmstat: PathBuf,
     root: PathBuf,
     total: u64,
@@ -165,6 +195,15 @@ mod tests {
         assert_eq!((origin.pid, origin.uid), (4242, 33));
         assert_eq!(of_record(b"6,1,2,-;usb 1-1: new device\n"), None);
         assert_eq!(of_record(b"6,1,2,-;oom-kill:task=,pid=x"), None);
+    }
+
+    #[test]
+    fn one_process_of_a_host_reports_kills() {
+        let name = format!("topdeck-oom-kills-{}", std::process::id());
+        let first = claim(&name).expect("nobody has it");
+        assert!(claim(&name).is_none());
+        drop(first);
+        assert!(claim(&name).is_some());
     }
 
     #[test]

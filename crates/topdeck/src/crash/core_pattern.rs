@@ -1,14 +1,17 @@
 //! `topdeck crash install`, `uninstall` and `status`: the setting `kernel.core_pattern`, which
 //! names the program that the kernel starts when a process crashes (core(5)).
 
-use std::fs;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use ::crash::Spool;
 use anyhow::{Context as _, Result, bail, ensure};
 use client::print_stdout;
+
+use super::trusted_file::{open_trusted, read_trusted};
 
 /// Longest pattern; the kernel cuts a longer one.
 const PATTERN_BYTES_MAX: usize = 127;
@@ -96,7 +99,7 @@ impl SystemFiles {
 
     /// The pattern before the installation.
     fn read_former(&self) -> Option<String> {
-        fs::read_to_string(&self.former).ok()
+        read_trusted(&self.former).ok()
     }
 }
 
@@ -114,6 +117,10 @@ pub(super) fn install(options: &HandlerInstallOptions) -> Result<ExitCode> {
     let data_dir = fs::canonicalize(&data_dir)
         .with_context(|| format!("cannot read {}", data_dir.display()))?;
     let program = std::env::current_exe().context("cannot find the path of this program")?;
+    // The kernel runs it as root.
+    open_trusted(&program).with_context(|| {
+        format!("cannot install {}; install it in /usr/bin, owned by root", program.display())
+    })?;
     let (program, dir, former_path) =
         (program.display(), data_dir.display(), files.former.display());
     let pattern = format!("|{program}{HANDLER}{dir} {former_path} {SPECIFIERS}");
@@ -150,9 +157,26 @@ pub(super) fn install(options: &HandlerInstallOptions) -> Result<ExitCode> {
 /// Keeps the former pattern where only root can change it.
 fn write_former(path: &Path, pattern: &str) -> Result<()> {
     let dir = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(dir)
-        .and_then(|()| fs::write(path, pattern))
-        .with_context(|| format!("cannot write {}; run it as root", path.display()))
+    let cannot = || format!("cannot write {}; run it as root", path.display());
+    DirBuilder::new().recursive(true).mode(0o755).create(dir).with_context(cannot)?;
+    // A link is not followed, and a file of another user is not kept.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(cannot);
+        }
+        _ => {}
+    }
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(path)
+        .and_then(|mut file| file.write_all(pattern.as_bytes()))
+        .with_context(cannot)?;
+    // The handler refuses a file that others can change.
+    let found = read_trusted(path).with_context(|| format!("cannot use {}", path.display()))?;
+    ensure!(found == pattern, "{}: found {found:?}, expected {pattern:?}", path.display());
+    Ok(())
 }
 
 pub(super) fn uninstall(options: &HandlerUninstallOptions) -> Result<ExitCode> {
@@ -174,7 +198,7 @@ pub(super) fn uninstall(options: &HandlerUninstallOptions) -> Result<ExitCode> {
     };
     for path in [&files.sysctl, &files.former] {
         match fs::remove_file(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("cannot remove {}", path.display()));
             }
             _ => {}
@@ -201,7 +225,7 @@ pub(super) fn status(options: &HandlerStatusOptions) -> Result<ExitCode> {
     if let Some(handler) = former.strip_prefix('|') {
         text.push_str(&format!("handed over to: {handler}\n"));
     }
-    let waiting = Spool::new(Path::new(dir)).waiting(usize::MAX, SystemTime::now()).len();
+    let waiting = Spool::new(Path::new(dir)).waiting(usize::MAX).len();
     text.push_str(&format!("waiting to be sent: {waiting}\n"));
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

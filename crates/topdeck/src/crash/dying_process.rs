@@ -1,16 +1,16 @@
 //! A process that has crashed and waits until its core is read: what `/proc` has of it.
 //!
-//! Its paths are those of its own file system and under its control: they are opened without
-//! following a link at their end, and only regular files are read.
+//! Its paths are those of its own file system and under its control: they are opened below its root
+//! without following a link, and only regular files are read.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Read as _;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use ::crash::{CoreDump, CrashOrigin, FileMapping};
-use rustix::fs::OFlags;
+use ::crash::{CoreDump, CrashOrigin};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
 /// Files with code that are opened.
 const FILES_MAX: usize = 128;
@@ -88,6 +88,7 @@ impl DyingProcess {
     /// Opens the files with code: they are read when the process is gone.
     pub(super) fn open_files(&self, core: &CoreDump) -> BTreeMap<String, File> {
         let executable = fs::read_link(self.dir.join("exe")).unwrap_or_default();
+        let root = File::open(self.dir.join("root")).ok();
         let mut files = BTreeMap::new();
         for mapping in core.mappings.iter().filter(|mapping| mapping.is_executable) {
             if files.len() == FILES_MAX {
@@ -96,15 +97,11 @@ impl DyingProcess {
             let file = match Path::new(&mapping.path) == executable {
                 // Also of a deleted file.
                 true => File::open(self.dir.join("exe")).ok(),
-                false => open_regular(&self.in_root(mapping)),
+                false => root.as_ref().and_then(|root| open_below(root, &mapping.path)),
             };
             file.and_then(|file| files.insert(mapping.path.clone(), file));
         }
         files
-    }
-
-    fn in_root(&self, mapping: &FileMapping) -> PathBuf {
-        self.dir.join("root").join(mapping.path.trim_start_matches('/'))
     }
 
     /// Opens the error file of the JVM, which is complete when the process aborts.
@@ -112,7 +109,7 @@ impl DyingProcess {
         let status = self.text("status");
         let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
         let own = pids?.split_whitespace().last()?.to_owned();
-        open_regular(&self.dir.join(format!("cwd/hs_err_pid{own}.log")))
+        open_below(&File::open(self.dir.join("cwd")).ok()?, &format!("hs_err_pid{own}.log"))
     }
 }
 
@@ -123,9 +120,11 @@ pub(super) fn read_jvm_text(file: File) -> Vec<u8> {
     bytes
 }
 
-fn open_regular(path: &Path) -> Option<File> {
+/// Opens a regular file below a directory; on a kernel before 5.6, none.
+fn open_below(dir: &File, path: &str) -> Option<File> {
     // A pipe would wait for a writer.
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
+    let file = File::from(openat2(dir, path, flags, Mode::empty(), resolve).ok()?);
     file.metadata().ok()?.is_file().then_some(file)
 }

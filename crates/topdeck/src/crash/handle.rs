@@ -6,9 +6,9 @@
 //! leaves the partial notice: the kernel starts no handler for it.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, StdinLock, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use ::crash::{
@@ -18,6 +18,7 @@ use ::crash::{
 use anyhow::{Context as _, Result, ensure};
 
 use super::dying_process::{DyingProcess, read_jvm_text};
+use super::trusted_file::read_trusted;
 
 /// Handle a crash; started by the kernel
 #[derive(clap::Args)]
@@ -102,11 +103,15 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let mut notice = first_notice(&kernel, origin, now);
     let name = format!("{now:020}-{}", kernel.pid);
     // The first notice has no stack: a signature of its own.
-    match spool.begin(&name, notice.to_json().to_string().as_bytes()) {
-        Ok(true) => {}
-        Ok(false) => return hand_over(&kernel, &arguments[1], Vec::new(), io::stdin().lock()),
-        Err(error) => tell_kernel(&notice, &error),
-    }
+    // The agent does not send it while this process has the file.
+    let partial = match spool.begin(&name, notice.to_json().to_string().as_bytes()) {
+        Ok(Some(partial)) => Some(partial),
+        Ok(None) => return hand_over(&kernel, &arguments[1], Vec::new(), io::stdin().lock()),
+        Err(error) => {
+            tell_kernel(&notice, &error);
+            None
+        }
+    };
     let slot = spool.handler_slot();
     if slot.is_none() {
         notice.remarks.push("no stack: too many crashes at a time".to_owned());
@@ -136,7 +141,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
             threads.spawn(|| complete(notice, captured, jvm_text, &spool, &name, monotonic_ns));
         let handed_over = former.map_or(Ok(()), |former| feed(former, &read, input));
         let completed = completing.join();
-        drop(slot);
+        drop((slot, partial));
         handed_over?;
         completed.map_err(|_| anyhow::anyhow!("the handler panicked"))??;
         Ok(ExitCode::SUCCESS)
@@ -240,10 +245,12 @@ fn complete(
         .context("cannot write the notice")
 }
 
-/// Command line of the handler before topdeck was installed; `None` if there was none.
+/// Command line of the handler before topdeck was installed; `None` if there was none, or if others
+/// than root can change what is read.
 fn former_pattern(path: &OsString) -> Option<String> {
-    let pattern = fs::read_to_string(PathBuf::from(path)).ok()?;
-    pattern.strip_prefix('|').map(str::to_owned)
+    let pattern = read_trusted(Path::new(path)).ok()?;
+    // As the kernel, no path is searched.
+    pattern.strip_prefix('|').filter(|command| command.starts_with('/')).map(str::to_owned)
 }
 
 /// That handler, started.

@@ -61,8 +61,8 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let json = notice.to_json();
     if let Some(data_dir) = &options.send {
         let name = format!("{:020}-{}", notice.time_ns, std::process::id());
-        Spool::new(data_dir)
-            .finish(&name, json.to_string().as_bytes())
+        std::fs::canonicalize(data_dir)
+            .and_then(|dir| Spool::new(&dir).finish(&name, json.to_string().as_bytes()))
             .with_context(|| format!("cannot write a notice in {}", data_dir.display()))?;
     }
     let text = if options.json { format!("{json}\n") } else { notice_text(&json) };
