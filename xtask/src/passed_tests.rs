@@ -22,7 +22,7 @@ use crate::part_log::PartLog;
 use crate::test_report::TestReport;
 
 /// Environment variables that tests or compilers may read.
-const VARIABLES: [&str; 11] = [
+const VARIABLES: [&str; 12] = [
     "TZ",
     "LANG",
     "LC_ALL",
@@ -34,6 +34,7 @@ const VARIABLES: [&str; 11] = [
     "LOOM_MAX_BRANCHES",
     "PROPTEST_CASES",
     "TOPDECK_TEST_SEED",
+    "TOPDECK_CRASH_TESTS",
 ];
 
 /// Sources of the parts: a change affects all of them.
