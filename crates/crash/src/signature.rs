@@ -81,7 +81,7 @@ impl Frame {
         }
     }
 
-    /// ByteFields of a notice.
+    /// Fields of a notice.
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "function": self.function,
@@ -138,7 +138,9 @@ pub(crate) fn signature(program: &str, reason: &str, frames: &[Frame]) -> String
 
 /// Short description of a crash.
 pub(crate) fn title(reason: &str, frames: &[Frame]) -> String {
-    match counted(frames).first() {
+    // A jump to nowhere is named after the function that jumped.
+    let counted = counted(frames);
+    match counted.iter().find(|frame| *frame != "?").or(counted.first()) {
         Some(frame) => format!("{reason} in {frame}"),
         None => reason.to_owned(),
     }
