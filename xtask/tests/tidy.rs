@@ -101,8 +101,12 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/role/src/role.rs", 1, "joined by the caller, which gets the panic"),
     ("crates/store/src/store.rs", 1, "supervised"),
     ("crates/topdeck/src/background.rs", 1, "fatal"),
+    (
+        "crates/topdeck/src/crash/handle.rs",
+        3,
+        "without that of the notice, an error; without others, what they read is left out",
+    ),
     ("crates/topdeck/src/doctor/checks.rs", 1, "joined"),
-    ("crates/topdeck/src/crash/handle.rs", 1, "joined"),
     ("crates/topdeck/src/doctor/overhead.rs", 1, "fatal, by `background::spawn`"),
     ("crates/topdeck/src/hiccup.rs", 2, "fatal, by `background::spawn`"),
     ("crates/topdeck/src/journal/bench.rs", 1, "joined"),

@@ -7,7 +7,7 @@ use crate::signature::Frame;
 
 /// Lines that are read, bytes of one, and frames that are kept.
 const LINES_MAX: usize = 100_000;
-const LINE_BYTES_MAX: usize = 2_048;
+const LINE_BYTES_MAX: usize = 512;
 const FRAMES_MAX: usize = 64;
 
 /// Parses a crash text; `None` if it is not of the JVM or of Go. Program and host are unknown.

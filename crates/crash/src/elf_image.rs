@@ -196,8 +196,11 @@ impl ElfImage {
         const STT_FUNC: u8 = 2;
         const STT_GNU_IFUNC: u8 = 10;
         let mut found = vec![None; addresses.len()];
+        // Those without a name, sorted: a hostile table has millions of functions.
+        let mut left: Vec<(u64, usize)> = addresses.iter().copied().zip(0..).collect();
+        left.sort_unstable();
         let (mut at, size) = (0, table.size.min(SYMBOL_BYTES_MAX));
-        while at < size {
+        while at < size && !left.is_empty() {
             let mut piece = vec![0; (size - at).min(PIECE_BYTES) as usize];
             let offset = table.offset.saturating_add(at);
             at += piece.len() as u64;
@@ -210,10 +213,10 @@ impl ElfImage {
                     continue;
                 }
                 let (start, size) = (field(8, 8), field(16, 8));
-                for (address, name) in addresses.iter().zip(&mut found) {
-                    if address.wrapping_sub(start) < size && name.is_none() {
-                        *name = Some(field(0, 4));
-                    }
+                let first = left.partition_point(|&(address, _)| address < start);
+                let count = left[first..].partition_point(|&(address, _)| address - start < size);
+                for (_, index) in left.drain(first..first + count) {
+                    found[index] = Some(field(0, 4));
                 }
             }
         }

@@ -17,6 +17,15 @@ const OTHER_FRAMES_MAX: usize = 12;
 /// Threads whose stacks are walked.
 const THREADS_MAX: usize = 64;
 
+/// Largest notice in bytes. Its fields have limits of their own, so that one beyond it is rare.
+pub(crate) const NOTICE_BYTES_MAX: usize = 64 << 10;
+/// Frames of a notice that would be larger.
+const FEW_FRAMES: usize = 8;
+/// Bytes of a path that are kept: its end.
+const PATH_BYTES_MAX: usize = 256;
+/// Mapped files of a snapshot.
+const MAPS_MAX: usize = 1_000;
+
 /// Signals by number on Linux, from 1.
 const SIGNALS: [&str; 31] = [
     "SIGHUP",
@@ -85,7 +94,8 @@ impl CrashOrigin {
     /// Sets unit and container from the path of a control group.
     pub fn set_control_group(&mut self, path: &str) {
         const ID_DIGITS: usize = 64;
-        let unit = path.rsplit('/').find(|part| part.ends_with(".service")).unwrap_or("");
+        // The outermost one: a user, or a service, makes groups with any name in its own.
+        let unit = path.split('/').find(|part| part.ends_with(".service")).unwrap_or("");
         let is_id =
             |word: &&str| word.len() == ID_DIGITS && word.bytes().all(|b| b.is_ascii_hexdigit());
         let container = path.rsplit(['/', '-', '.', ':']).find(is_id).unwrap_or("");
@@ -166,8 +176,9 @@ impl CrashNotice {
                 self.frames = named;
             }
         }
-        let maps = modules.executable_ranges().map(|(path, range)| {
-            json!({ "path": path, "start": format!("{:#x}", range.start), "end": format!("{:#x}", range.end) })
+        let hex = |address: u64| format!("{address:#x}");
+        let maps = modules.executable_ranges().take(MAPS_MAX).map(|(path, range)| {
+            json!({ "path": path_end(path), "start": hex(range.start), "end": hex(range.end) })
         });
         let maps: Vec<Value> = maps.collect();
         json!({ "schema": SCHEMA, "threads": threads, "maps": maps })
@@ -178,6 +189,27 @@ impl CrashNotice {
         let CrashOrigin { program, unit, .. } = &self.origin;
         let program = if program.is_empty() { unit } else { program };
         signature(program, &self.reason, &self.frames)
+    }
+
+    /// The notice as JSON text of at most [`NOTICE_BYTES_MAX`] bytes: of a larger one, operations
+    /// and metrics are left out, then most frames.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut json = self.to_json();
+        let mut bytes = json.to_string().into_bytes();
+        for (name, text) in [("last_state", "operations and metrics"), ("frames", "most frames")] {
+            if bytes.len() <= NOTICE_BYTES_MAX {
+                break;
+            }
+            match &mut json[name] {
+                Value::Array(frames) => frames.truncate(FEW_FRAMES),
+                field => *field = Value::Null,
+            }
+            if let Value::Array(remarks) = &mut json["remarks"] {
+                remarks.push(format!("{text} are left out: the notice is too large").into());
+            }
+            bytes = json.to_string().into_bytes();
+        }
+        bytes
     }
 
     /// The notice as JSON.
@@ -199,7 +231,7 @@ impl CrashNotice {
             ("thread", &origin.thread),
         ] {
             if !text.is_empty() {
-                add(name, text.as_str().into());
+                add(name, path_end(text).into());
             }
         }
         add("pid", origin.pid.into());
@@ -216,8 +248,9 @@ impl CrashNotice {
 }
 
 impl NoticeLabels {
-    /// Labels of a notice in JSON.
+    /// Labels of a notice in JSON; `None` if it is none, or too large.
     pub fn parse(notice: &[u8]) -> Option<NoticeLabels> {
+        let notice = Some(notice).filter(|notice| notice.len() <= NOTICE_BYTES_MAX)?;
         let notice: Value = serde_json::from_slice(notice).ok()?;
         let text = |name: &str| notice[name].as_str().unwrap_or("").to_owned();
         let (program, unit) = (text("program"), text("unit"));
@@ -234,6 +267,11 @@ impl NoticeLabels {
     }
 }
 
+/// The last bytes of a path.
+fn path_end(path: &str) -> &str {
+    &path[path.ceil_char_boundary(path.len().saturating_sub(PATH_BYTES_MAX))..]
+}
+
 fn name_frames(addresses: &[u64], modules: &mut ModuleMap<'_>) -> Vec<Frame> {
     let names = modules.function_names(addresses);
     let frame = |(&address, name): (&u64, Option<String>)| {
@@ -242,7 +280,7 @@ fn name_frames(addresses: &[u64], modules: &mut ModuleMap<'_>) -> Vec<Frame> {
         let (build_id, own) =
             image.map_or((String::new(), address), |(image, own)| (image.build_id.clone(), own));
         Frame {
-            module: module.unwrap_or_default(),
+            module: path_end(&module.unwrap_or_default()).to_owned(),
             build_id,
             address: own,
             function: name.map_or_else(String::new, |name| readable(&name)),
@@ -270,7 +308,36 @@ mod tests {
         check(&format!("/system.slice/docker-{id}.scope"), "", &id);
         check(&format!("/kubepods.slice/pod1.slice/cri-containerd-{id}.scope"), "", &id);
         check("/system.slice/db.service/worker", "db.service", "");
+        let forged = "/user.slice/user-7.slice/user@7.service/app.slice/db.service";
+        check(forged, "user@7.service", "");
         check("", "", "");
+    }
+
+    #[test]
+    fn a_notice_has_a_limit() {
+        let mut notice = CrashNotice { reason: "SIGSEGV".to_owned(), ..CrashNotice::default() };
+        let long = "\u{1}".repeat(4_096);
+        let frame = Frame { module: path_end(&long).to_owned(), ..Frame::named(&long) };
+        notice.frames = vec![frame.clone(); 64];
+        notice.origin = CrashOrigin {
+            program: long.clone(),
+            executable: long.clone(),
+            unit: long.clone(),
+            ..CrashOrigin::default()
+        };
+        notice.last_state = json!({ "metrics": vec!["x"; 64 << 10] });
+        let labels = NoticeLabels::parse(&notice.to_bytes()).expect("a notice");
+        assert_eq!(labels.signature, notice.signature());
+        let json: Value = serde_json::from_slice(&notice.to_bytes()).unwrap();
+        assert_eq!(json["remarks"].as_array().map(Vec::len), Some(2));
+        assert_eq!(json["frames"].as_array().map(Vec::len), Some(FEW_FRAMES));
+        notice.frames = vec![frame; 5];
+        let json: Value = serde_json::from_slice(&notice.to_bytes()).unwrap();
+        assert_eq!(json["remarks"].as_array().map(Vec::len), Some(1));
+        assert!(
+            NoticeLabels::parse(&[b" ".repeat(64 << 10), b"{\"time_ns\":1}".to_vec()].concat())
+                .is_none()
+        );
     }
 
     #[test]

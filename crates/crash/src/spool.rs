@@ -1,12 +1,12 @@
 //! Folders in which the handler of crashes leaves notices, and from which an agent sends them.
 //!
 //! A file `TIME-PID.partial` is written first, with what the kernel said; the complete notice
-//! replaces it and is renamed to `.notice`. The handler locks the partial notice, so one that dies
-//! leaves a notice too.
+//! replaces it and is renamed to `.notice`. The handler locks the partial notice until then, so one
+//! that dies leaves one notice, too.
 //!
-//! Root writes in folders of the agent, which may put anything there: no link is followed at any
-//! part of a path, files are created and never opened for writing, but for the count of crashes
-//! without a notice, and the owner is set by descriptor.
+//! The handler writes with the rights of the owner of the data directory ([`Spool::owner`]), and
+//! still follows no link at any part of a path, creates files, and sets the owner by descriptor:
+//! a command of root that writes here does not lead elsewhere either.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _, Write as _};
@@ -18,18 +18,26 @@ use std::time::SystemTime;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
+use crate::notice::NOTICE_BYTES_MAX;
+
+/// Name of the folder in a data directory.
+const FOLDER: &str = "crash-notices";
 /// Notices that wait to be sent; more are only counted.
 const NOTICES_MAX: usize = 1_000;
 /// Snapshots that are kept; the oldest are removed.
 const SNAPSHOTS_MAX: usize = 100;
-/// Largest notice that is read.
-const NOTICE_BYTES_MAX: u64 = 256 << 10;
+/// Largest snapshot that is kept.
+const SNAPSHOT_BYTES_MAX: usize = 1 << 20;
+/// Notices that are kept because they cannot be sent; the oldest are removed.
+const REJECTED_MAX: usize = 20;
 /// Handlers that walk stacks at a time; others send a notice without a stack.
 const HANDLERS_MAX: u32 = 8;
 /// Files of a folder that are looked at.
 const FILES_MAX: usize = 10_000;
 /// Name of the file that has a byte for each crash without a notice.
 const DROPPED: &str = "dropped";
+/// Name of that file while it is counted.
+const TAKEN: &str = "dropped-taken";
 /// Permissions of folders and files.
 const DIR_MODE: Mode = Mode::from_raw_mode(0o750);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o640);
@@ -49,8 +57,9 @@ pub struct Spool {
 #[derive(Clone, Debug)]
 pub struct SpooledNotice {
     dir: Arc<File>,
-    name: String,
-    /// Its JSON.
+    /// Name of its file.
+    pub name: String,
+    /// Its JSON; empty if the file is too large or not a regular one.
     pub bytes: Vec<u8>,
 }
 
@@ -85,16 +94,27 @@ pub fn open_without_links(
 const COMMON: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
 impl Spool {
-    /// The spool in the folder `crashes` of a data directory, an absolute path without links; while
-    /// it cannot be written, such as on a full disk, in memory.
+    /// The spool in the folder `crash-notices` of a data directory, an absolute path without links;
+    /// while it cannot be written, such as on a full disk, in memory.
     pub fn new(data_dir: &Path) -> Spool {
-        let name = data_dir.join("crashes").to_string_lossy().replace('/', "-");
-        Spool::with_fallback(data_dir, Path::new("/dev/shm"), format!("topdeck{name}"))
+        let name = data_dir.to_string_lossy().replace('/', "-");
+        Spool::with_fallback(data_dir, Path::new("/dev/shm"), format!("{FOLDER}{name}"))
+    }
+
+    /// The folder in a data directory.
+    pub fn folder(data_dir: &Path) -> PathBuf {
+        data_dir.join(FOLDER)
+    }
+
+    /// User and group of the data directory, with whose rights the folders are written; root if it
+    /// does not exist.
+    pub fn owner(&self) -> (u32, u32) {
+        self.owner
     }
 
     /// With a folder in another one as the second.
     fn with_fallback(data_dir: &Path, above: &Path, name: String) -> Spool {
-        let places = [(data_dir.to_owned(), "crashes".to_owned()), (above.to_owned(), name)];
+        let places = [(data_dir.to_owned(), FOLDER.to_owned()), (above.to_owned(), name)];
         let found = open_without_links(data_dir, |_, _| true).and_then(|dir| dir.metadata());
         Spool { places, owner: found.map_or((0, 0), |found| (found.uid(), found.gid())) }
     }
@@ -156,15 +176,27 @@ impl Spool {
 
     /// A file of the folder that may exist, for appending.
     fn open_shared(&self, dir: &File, name: &str) -> io::Result<File> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NONBLOCK | COMMON;
-        let file = File::from(openat(dir, name, flags, FILE_MODE)?);
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | COMMON;
+        let file = match openat(dir, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => {
+                match openat(dir, name, flags | OFlags::CREATE | OFlags::EXCL, FILE_MODE) {
+                    Ok(new) => {
+                        let new = File::from(new);
+                        self.own(&new);
+                        return Ok(new);
+                    }
+                    Err(Errno::EXIST) => openat(dir, name, flags, Mode::empty())?,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            found => found?,
+        };
+        let file = File::from(file);
         let found = file.metadata()?;
-        // Not a hard link to a file of another user.
-        let is_own = found.uid() == self.owner.0 || found.nlink() == 1;
-        if !found.is_file() || !is_own {
+        // Not a file of another user, which was moved or linked here.
+        if !found.is_file() || found.uid() != self.owner.0 {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        self.own(&file);
         Ok(file)
     }
 
@@ -198,12 +230,11 @@ impl Spool {
     pub fn finish(&self, name: &str, notice: &[u8]) -> io::Result<()> {
         let partial = format!("{name}.partial");
         self.first(|dir| {
-            drop(self.write(dir, name, "partial", notice)?);
-            match renameat(dir, &partial, dir, format!("{name}.notice")) {
-                // The agent has sent it.
-                Ok(()) | Err(Errno::NOENT) => Ok(()),
-                Err(error) => Err(error.into()),
-            }
+            // Locked until it has its last name, or the agent would send it under both.
+            let held = self.write(dir, name, "partial", notice)?;
+            renameat(dir, &partial, dir, format!("{name}.notice"))?;
+            drop(held);
+            Ok(())
         })?;
         // The partial notice may be in the other folder.
         for dir in (0..self.places.len()).filter_map(|place| self.open(place, false).ok()) {
@@ -214,14 +245,12 @@ impl Spool {
 
     /// Keeps a snapshot on this host, and removes the oldest.
     pub fn keep_snapshot(&self, name: &str, snapshot: &[u8]) -> io::Result<()> {
+        if snapshot.len() > SNAPSHOT_BYTES_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         self.first(|dir| {
             self.write(dir, name, "snapshot", snapshot)?;
-            let mut kept: Vec<String> =
-                names(dir)?.filter(|name| name.ends_with(".snapshot")).collect();
-            kept.sort_unstable();
-            let excess = kept.len().saturating_sub(SNAPSHOTS_MAX);
-            kept[..excess].iter().for_each(|name| _ = unlinkat(dir, name, AtFlags::empty()));
-            Ok(())
+            remove_oldest(dir, ".snapshot", SNAPSHOTS_MAX)
         })
     }
 
@@ -233,9 +262,8 @@ impl Spool {
         self.places.iter().filter_map(changed).max()
     }
 
-    /// Notices that wait, the oldest first, at most `count`. Partial ones are among them once their
-    /// handler has ended.
-    pub fn waiting(&self, count: usize) -> Vec<SpooledNotice> {
+    /// Names of notices that wait, the oldest first, with their folders.
+    fn waiting_names(&self) -> Vec<(String, Arc<File>)> {
         let mut found = Vec::new();
         for dir in (0..self.places.len()).filter_map(|place| self.open(place, false).ok()) {
             let dir = Arc::new(dir);
@@ -243,27 +271,49 @@ impl Spool {
             found.extend(names.map(|name| (name, Arc::clone(&dir))));
         }
         found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        found
+    }
+
+    /// Number of notices that wait, at most some thousands.
+    pub fn waiting_count(&self) -> usize {
+        self.waiting_names().len()
+    }
+
+    /// Notices that wait and are wanted by their names, the oldest first, at most `count`. Partial
+    /// ones are among them once their handler has ended.
+    pub fn waiting(&self, count: usize, is_wanted: impl Fn(&str) -> bool) -> Vec<SpooledNotice> {
         let read = |(name, dir): (String, Arc<File>)| {
-            let file = openat(&dir, &name, OFlags::NONBLOCK | COMMON, Mode::empty()).ok()?;
-            let (mut bytes, file) = (Vec::new(), File::from(file));
+            let flags = OFlags::NONBLOCK | COMMON;
+            let file = match openat(&dir, &name, flags, Mode::empty()) {
+                Ok(file) => File::from(file),
+                // It is complete now, or was removed.
+                Err(Errno::NOENT) => return None,
+                // A link, for example.
+                Err(_) => return Some(SpooledNotice { dir, name, bytes: Vec::new() }),
+            };
             if name.ends_with(".partial") && file.try_lock().is_err() {
                 return None;
             }
-            file.take(NOTICE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+            let found = file.metadata().ok()?;
+            let mut bytes = Vec::new();
+            if found.is_file() && found.len() <= NOTICE_BYTES_MAX as u64 {
+                // It may have grown: then it is no JSON.
+                let _ = file.take(NOTICE_BYTES_MAX as u64).read_to_end(&mut bytes);
+            }
             Some(SpooledNotice { dir, name, bytes })
         };
-        found.into_iter().filter_map(read).take(count).collect()
+        let wanted = self.waiting_names().into_iter().filter(|(name, _)| is_wanted(name));
+        wanted.filter_map(read).take(count).collect()
     }
 
     /// Takes the number of crashes without a notice.
     pub fn take_dropped(&self) -> u64 {
         let take = |place: usize| {
             let dir = self.open(place, false).ok()?;
-            let taken = "dropped-taken";
-            renameat(&dir, DROPPED, &dir, taken).ok()?;
-            let file = openat(&dir, taken, OFlags::NONBLOCK | COMMON, Mode::empty()).ok()?;
+            renameat(&dir, DROPPED, &dir, TAKEN).ok()?;
+            let file = openat(&dir, TAKEN, OFlags::NONBLOCK | COMMON, Mode::empty()).ok()?;
             let size = File::from(file).metadata().ok()?.len();
-            unlinkat(&dir, taken, AtFlags::empty()).ok().map(|()| size)
+            unlinkat(&dir, TAKEN, AtFlags::empty()).ok().map(|()| size)
         };
         (0..self.places.len()).filter_map(take).sum()
     }
@@ -281,6 +331,22 @@ impl SpooledNotice {
     pub fn remove(&self) -> io::Result<()> {
         Ok(unlinkat(&self.dir, &self.name, AtFlags::empty())?)
     }
+
+    /// Renames a notice that cannot be sent to `.rejected`: it is kept for a while and not read
+    /// again. Also a folder or a link.
+    pub fn reject(&self) -> io::Result<()> {
+        renameat(&self.dir, &self.name, &self.dir, format!("{}.rejected", self.name))?;
+        remove_oldest(&self.dir, ".rejected", REJECTED_MAX)
+    }
+}
+
+/// Removes the files with an extension whose names are the first, but for `count`.
+fn remove_oldest(dir: &File, extension: &str, count: usize) -> io::Result<()> {
+    let mut kept: Vec<String> = names(dir)?.filter(|name| name.ends_with(extension)).collect();
+    kept.sort_unstable();
+    let excess = kept.len().saturating_sub(count);
+    kept[..excess].iter().for_each(|name| _ = unlinkat(dir, name, AtFlags::empty()));
+    Ok(())
 }
 
 /// Names of the files of a folder.
@@ -308,7 +374,7 @@ mod tests {
     }
 
     fn texts(spool: &Spool) -> Vec<String> {
-        let waiting = spool.waiting(10);
+        let waiting = spool.waiting(10, |_| true);
         waiting.iter().map(|one| String::from_utf8_lossy(&one.bytes).into_owned()).collect()
     }
 
@@ -324,8 +390,62 @@ mod tests {
         spool.finish("2-7", b"all").unwrap();
         spool.finish("1-7", b"earlier").unwrap();
         assert_eq!(texts(&spool), ["earlier", "all"]);
-        spool.waiting(10).iter().for_each(|one| one.remove().unwrap());
+        assert_eq!(spool.waiting_count(), 2);
+        spool.waiting(10, |name| !name.starts_with('1')).iter().for_each(|it| it.remove().unwrap());
+        assert_eq!(texts(&spool), ["earlier"]);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// A handler that waits for a slow former handler still has its partial notice.
+    #[test]
+    fn a_notice_is_read_under_one_name_only() {
+        let dir = data_dir("once");
+        let spool = Spool::new(&dir);
+        let held = spool.begin("1-7", b"signal").unwrap().unwrap();
+        spool.finish("1-7", b"all").unwrap();
+        let sent = spool.waiting(10, |_| true);
+        assert_eq!((sent.len(), sent[0].name.as_str()), (1, "1-7.notice"));
+        sent[0].remove().unwrap();
+        drop(held);
+        assert_eq!(spool.waiting_count(), 0);
+        // An agent has looked for the name while the notice was complete but not renamed.
+        let first = spool.open(0, false).unwrap();
+        let held = spool.write(&first, "2-7", "partial", b"all").unwrap();
         assert!(texts(&spool).is_empty());
+        drop(held);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_set_aside() {
+        let dir = data_dir("rejected");
+        let spool = Spool::new(&dir);
+        spool.finish("9-1", b"good").unwrap();
+        let folder = Spool::folder(&dir);
+        fs::write(folder.join("1-1.notice"), vec![b'x'; NOTICE_BYTES_MAX + 1]).unwrap();
+        fs::create_dir(folder.join("2-1.notice")).unwrap();
+        symlink("9-1.notice", folder.join("3-1.notice")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, folder.join("4-1.notice"), 0o600.into()).unwrap();
+        for index in 10..10 + REJECTED_MAX {
+            fs::write(folder.join(format!("{index}.notice")), "").unwrap();
+        }
+        let waiting = spool.waiting(100, |_| true);
+        assert_eq!(waiting.len(), 5 + REJECTED_MAX);
+        for one in waiting.iter().filter(|one| one.bytes.is_empty()) {
+            one.reject().unwrap();
+        }
+        assert_eq!(texts(&spool), ["good"]);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1 + REJECTED_MAX);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_large_snapshot_is_not_kept() {
+        let dir = data_dir("snapshot");
+        let spool = Spool::new(&dir);
+        assert!(spool.keep_snapshot("1-1", &vec![b'x'; SNAPSHOT_BYTES_MAX + 1]).is_err());
+        spool.keep_snapshot("1-1", b"{}").unwrap();
+        assert_eq!(fs::read_dir(Spool::folder(&dir)).unwrap().count(), 1);
         fs::remove_dir_all(dir).unwrap();
     }
 
@@ -333,7 +453,7 @@ mod tests {
     fn second_folder_is_used_if_the_first_cannot_be_written() {
         let dir = data_dir("fallback");
         // A file stands where the folder should be: also root cannot write there.
-        fs::write(dir.join("crashes"), "").unwrap();
+        fs::write(dir.join(FOLDER), "").unwrap();
         let spool = Spool::with_fallback(&dir, &dir, "other".to_owned());
         let held = spool.begin("1-1", b"signal").unwrap();
         spool.finish("1-1", b"all").unwrap();
@@ -354,23 +474,24 @@ mod tests {
         fs::write(victim.join("file"), "before").unwrap();
         let with_fallback = |data: &Path| Spool::with_fallback(data, data, "other".to_owned());
         // The folder, the folder above, and files in it.
-        symlink(&victim, data.join("crashes")).unwrap();
+        symlink(&victim, data.join(FOLDER)).unwrap();
         let spool = with_fallback(&data);
         drop(spool.begin("1-1", b"signal").unwrap());
         assert!(data.join("other/1-1.partial").exists());
         symlink(&data, dir.join("link")).unwrap();
         assert!(with_fallback(&dir.join("link")).begin("2-1", b"").is_err());
-        fs::remove_file(data.join("crashes")).unwrap();
-        fs::create_dir(data.join("crashes")).unwrap();
+        fs::remove_file(data.join(FOLDER)).unwrap();
+        fs::create_dir(data.join(FOLDER)).unwrap();
         for name in ["3-1.tmp", "dropped", "handler-0", "4-1.notice", "5-1.partial"] {
-            symlink(victim.join("file"), data.join("crashes").join(name)).unwrap();
+            symlink(victim.join("file"), data.join(FOLDER).join(name)).unwrap();
         }
         spool.finish("3-1", b"third").unwrap();
         drop(spool.handler_slot().unwrap());
-        assert_eq!(texts(&spool), ["signal", "third"]);
+        // What the two links lead to is not read.
+        assert_eq!(texts(&spool), ["signal", "third", "", ""]);
         // The link itself is replaced.
         spool.finish("4-1", b"fourth").unwrap();
-        assert_eq!(texts(&spool), ["signal", "third", "fourth"]);
+        assert_eq!(texts(&spool), ["signal", "third", "fourth", ""]);
         let first = spool.open(0, false).unwrap();
         assert!(spool.open_shared(&first, DROPPED).is_err());
         assert_eq!(fs::read_to_string(victim.join("file")).unwrap(), "before");
@@ -390,15 +511,22 @@ mod tests {
         drop(spool.begin("1-1", b"signal").unwrap());
         spool.keep_snapshot("1-1", b"{}").unwrap();
         for name in ["", "1-1.partial", "1-1.snapshot"] {
-            let found = fs::metadata(dir.join("crashes").join(name)).unwrap();
+            let found = fs::metadata(dir.join(FOLDER).join(name)).unwrap();
             assert_eq!((found.uid(), found.gid()), (4242, 4242), "{name}");
             assert_eq!(found.mode() & 0o7027, 0, "{name}");
         }
         // A hard link to a file of root is not written.
         fs::write(dir.join("secret"), "before").unwrap();
-        fs::hard_link(dir.join("secret"), dir.join("crashes/dropped")).unwrap();
+        for name in [DROPPED, "handler-0"] {
+            fs::hard_link(dir.join("secret"), dir.join(FOLDER).join(name)).unwrap();
+        }
+        // Nor a file of root that was moved there.
+        fs::write(dir.join(FOLDER).join("handler-1"), "before").unwrap();
         let first = spool.open(0, false).unwrap();
-        assert!(spool.open_shared(&first, DROPPED).is_err());
+        for name in [DROPPED, "handler-0", "handler-1"] {
+            assert!(spool.open_shared(&first, name).is_err(), "{name}");
+        }
+        assert_eq!(fs::metadata(dir.join(FOLDER).join("handler-1")).unwrap().uid(), 0);
         fs::remove_dir_all(dir).unwrap();
     }
 
@@ -408,7 +536,7 @@ mod tests {
         let spool = Spool::new(&dir);
         assert!(spool.begin("0", b"").unwrap().is_some());
         for index in 1..NOTICES_MAX {
-            fs::write(dir.join(format!("crashes/{index}.notice")), "").unwrap();
+            fs::write(dir.join(FOLDER).join(format!("{index}.notice")), "").unwrap();
         }
         assert!(spool.begin("a", b"").unwrap().is_none());
         assert!(spool.begin("b", b"").unwrap().is_none());

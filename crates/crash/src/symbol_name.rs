@@ -3,11 +3,22 @@
 //! Mangled names of C++ (Itanium ABI) and Rust (legacy and v0, RFC 2603) are read as far as a path
 //! goes. What is not understood stays as it is: the name is still the same in each build.
 
-/// Nested parts of a name that are read; deeper ones are left out.
+/// Nested parts of a name that are read; a name with deeper ones stays as it is.
 const DEPTH_MAX: u32 = 32;
+/// Parts of a name in Rust's v0 form that are read. A back reference is read each time it is met,
+/// so without a limit the time is exponential in the length; names of compilers have some dozens.
+const STEPS_MAX: u32 = 1_000;
+/// Longest name in words, in bytes: a longer one is cut.
+const READABLE_BYTES_MAX: usize = 256;
 
 /// Name of a function in words.
 pub(crate) fn readable(name: &str) -> String {
+    let mut read = whole_name(name);
+    read.truncate(read.floor_char_boundary(READABLE_BYTES_MAX));
+    read
+}
+
+fn whole_name(name: &str) -> String {
     // Copies of a function that optimisations make: `f.constprop.0`, `f.llvm.123`.
     let name = name.split('@').next().unwrap_or(name);
     let name = match name.find(['.']) {
@@ -127,11 +138,12 @@ fn unescape(part: &str) -> String {
 struct V0<'a> {
     whole: &'a str,
     rest: &'a str,
+    steps_left: u32,
 }
 
 impl<'a> V0<'a> {
     fn new(text: &'a str) -> V0<'a> {
-        V0 { whole: text, rest: text }
+        V0 { whole: text, rest: text, steps_left: STEPS_MAX }
     }
 
     fn next(&mut self) -> Option<u8> {
@@ -140,25 +152,36 @@ impl<'a> V0<'a> {
         Some(first)
     }
 
+    /// Counts a part; `None` beyond a limit.
+    fn step(&mut self, depth: u32) -> Option<()> {
+        self.steps_left = self.steps_left.checked_sub(1)?;
+        (depth <= DEPTH_MAX).then_some(())
+    }
+
+    /// Cut as the whole is, because parts are repeated.
+    fn joined(parts: &[&str]) -> String {
+        let mut text = parts.concat();
+        text.truncate(text.floor_char_boundary(READABLE_BYTES_MAX));
+        text
+    }
+
     fn path(&mut self, depth: u32) -> Option<String> {
-        if depth > DEPTH_MAX {
-            return None;
-        }
+        self.step(depth)?;
         match self.next()? {
             b'C' => self.identifier(),
             b'N' => {
                 let namespace = self.next()?;
                 let (outer, name) = (self.path(depth + 1)?, self.identifier()?);
                 Some(match (namespace, name.as_str()) {
-                    (b'C', _) => format!("{outer}::{{closure}}"),
+                    (b'C', _) => V0::joined(&[&outer, "::{closure}"]),
                     (_, "") => outer,
-                    _ => format!("{outer}::{name}"),
+                    _ => V0::joined(&[&outer, "::", &name]),
                 })
             }
             b'M' => {
                 self.disambiguator();
                 self.path(depth + 1)?;
-                self.type_name(depth + 1).map(|name| format!("<{name}>"))
+                self.type_name(depth + 1).map(|name| V0::joined(&["<", &name, ">"]))
             }
             b'X' => {
                 self.disambiguator();
@@ -189,13 +212,11 @@ impl<'a> V0<'a> {
 
     fn trait_path(&mut self, depth: u32) -> Option<String> {
         let (of, name) = (self.type_name(depth + 1)?, self.path(depth + 1)?);
-        Some(format!("<{of} as {name}>"))
+        Some(V0::joined(&["<", &of, " as ", &name, ">"]))
     }
 
     fn type_name(&mut self, depth: u32) -> Option<String> {
-        if depth > DEPTH_MAX {
-            return None;
-        }
+        self.step(depth)?;
         match *self.rest.as_bytes().first()? {
             b'C' | b'N' | b'M' | b'X' | b'Y' | b'I' => self.path(depth),
             b'B' => {
@@ -208,7 +229,7 @@ impl<'a> V0<'a> {
                     self.next()?;
                     self.base_62()?;
                 }
-                self.type_name(depth + 1).map(|of| format!("&{of}"))
+                self.type_name(depth + 1).map(|of| V0::joined(&["&", &of]))
             }
             b'T' => {
                 self.next()?;
@@ -232,7 +253,10 @@ impl<'a> V0<'a> {
         // Earlier, or the reading would not end.
         let here = self.whole.len() - self.rest.len();
         let rest = self.whole.get(at..).filter(|_| at < here)?;
-        read(&mut V0 { whole: self.whole, rest }, depth + 1)
+        let mut earlier = V0 { whole: self.whole, rest, steps_left: self.steps_left };
+        let read = read(&mut earlier, depth + 1);
+        self.steps_left = earlier.steps_left;
+        read
     }
 
     fn disambiguator(&mut self) {
@@ -275,7 +299,7 @@ impl<'a> V0<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::readable;
+    use super::*;
 
     #[track_caller]
     fn check(mangled: &str, expected: &str) {
@@ -318,6 +342,43 @@ mod tests {
             "_RNvXCs1_4shopNtB2_5OrderNtNtCs2_4core3fmt7Display3fmt",
             "<shop::Order as core::fmt::Display>::fmt",
         );
+    }
+
+    /// Each tuple reads the one before it eight times: without a limit, 8^12 parts.
+    #[test]
+    fn repeated_back_references_end() {
+        let digits = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        let number = |value: usize| {
+            let (high, low) = ((value - 1) / 62, (value - 1) % 62);
+            let high = if high == 0 { String::new() } else { char::from(digits[high]).into() };
+            format!("{high}{}_", char::from(digits[low]))
+        };
+        let mut name = "INvC1a1b".to_owned();
+        let mut before = name.len();
+        name.push_str("TaaE");
+        for _ in 0..12 {
+            let at = name.len();
+            name.push_str(&format!("T{}E", format!("B{}", number(before)).repeat(8)));
+            before = at;
+        }
+        name.push('E');
+        let mut read = V0::new(&name);
+        assert_eq!((read.path(0), read.steps_left), (None, 0));
+        let name = format!("_R{name}");
+        assert_eq!(readable(&name), name[..name.len().min(READABLE_BYTES_MAX)]);
+    }
+
+    #[test]
+    fn long_names_are_cut() {
+        let long = "é".repeat(1_000);
+        for name in [&long, &format!("_ZN2000{long}E"), &format!("_RNvC1s2000_{long}")] {
+            assert!((200..=256).contains(&readable(name).len()));
+        }
+        // Each level names the one before twice.
+        let mut nested = "_RY".to_owned();
+        nested.push_str(&"Y".repeat(20));
+        nested.push_str(&"C3foo".repeat(22));
+        assert!(readable(&nested).len() <= 256);
     }
 
     #[test]

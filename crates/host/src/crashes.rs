@@ -1,13 +1,15 @@
 //! Crashes of programs on this host: notices that the handler of crashes leaves in the folder
-//! `crashes` of the data directory (`topdeck crash install`), and of processes that the OOM killer
-//! killed.
+//! `crash-notices` of the data directory (`topdeck crash install`), and of processes that the OOM
+//! killer killed.
 //!
 //! They are sent by a thread of their own, and removed once they are durable. An agent that is
 //! killed between the two sends them again.
 
 mod oom_kills;
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crash::{CrashNotice, NoticeLabels, Spool, SpooledNotice};
@@ -21,7 +23,7 @@ use serde::Deserialize;
 use crate::crashes::oom_kills::OomKills;
 use crate::error::Result;
 use crate::metric::RowReporter;
-use crate::source::{HostSource, Opening, SourceSettings};
+use crate::source::{HostSource, Note, Opening, SourceSettings};
 use crate::thread::{CollectorThread, StopSignal, retry_final_scrape};
 
 /// Period at which the folder is read if it has changed, and at which it is read in any case: a
@@ -30,7 +32,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 const RESCAN_PERIOD: Duration = Duration::from_secs(10);
 /// Changes in this time before a reading may have been missed by it.
 const CHANGE_MARGIN: Duration = Duration::from_secs(2);
-/// Notices in a batch.
+/// Notices in a batch: some 4 MiB at most, as each has at most 64 KiB. A journal with a smaller
+/// limit gets fewer.
 const BATCH_MAX: usize = 64;
 
 /// Settings of crashes.
@@ -56,24 +59,22 @@ impl SourceSettings for CrashSettings {
 
     fn open(&self, opening: &mut Opening<'_>) -> Result<Option<Box<dyn HostSource>>> {
         let journal = opening.intake.write_target().journal();
-        // `journal` of the data directory, or of its store.
-        let above = journal.dir().parent().filter(|_| self.crashes);
-        let is_store = above.is_some_and(|above| above.ends_with("store"));
-        let Some(data_dir) = above.and_then(|it| if is_store { it.parent() } else { Some(it) })
-        else {
-            return Ok(None);
-        };
-        // The folder may be named by a link, which the spool does not follow.
-        let data_dir = std::fs::canonicalize(data_dir).unwrap_or_else(|_| data_dir.to_owned());
+        let data_dir = data_dir_of(journal.dir()).filter(|_| self.crashes);
+        let Some(data_dir) = data_dir else { return Ok(None) };
         let intake = Arc::clone(opening.intake);
         let supervised = intake.supervisor().thread("crashes");
         let producer = intake.producer("crashes");
         producer.disable_absence_monitor();
+        let rejected = Arc::default();
         let mut sender = CrashSender {
             host: opening.host.to_owned(),
             spool: Spool::new(&data_dir),
             oom_kills: OomKills::default(),
             last_reading: None,
+            settled: HashSet::new(),
+            batch_max: BATCH_MAX,
+            rejected: Arc::clone(&rejected),
+            is_noted: false,
             producer,
             dropped: intake.meter().counter(
                 "topdeck_crash_dropped_notices_total",
@@ -85,17 +86,33 @@ impl SourceSettings for CrashSettings {
         };
         let run = move |stop: &StopSignal| sender.run(stop);
         let thread = CollectorThread::start("crashes", None, supervised, run)?;
-        Ok(Some(Box::new(CrashSource(thread))))
+        Ok(Some(Box::new(CrashSource(thread, rejected))))
     }
 }
 
+/// The data directory that has a journal: an agent has the journal in it, a server has it in the
+/// store, which is in it.
+fn data_dir_of(journal: &Path) -> Option<PathBuf> {
+    let above = journal.parent()?;
+    let dir = if above.ends_with("store") { above.parent()? } else { above };
+    // The folder may be named by a link, which the spool does not follow.
+    Some(std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned()))
+}
+
+/// Warning of the first notice that was rejected, until the next scrape takes it.
+type RejectionNote = Arc<Mutex<Option<Note>>>;
+
 /// Source with a thread, which writes its own batches.
 #[derive(Debug)]
-struct CrashSource(CollectorThread<Result<()>>);
+struct CrashSource(CollectorThread<Result<()>>, RejectionNote);
 
 impl HostSource for CrashSource {
     fn read(&mut self, _report: &mut RowReporter<'_>, _began: i64) -> u64 {
         0
+    }
+
+    fn degradation(&mut self) -> Option<Note> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn stop(&mut self) -> Result<()> {
@@ -110,6 +127,13 @@ struct CrashSender {
     oom_kills: OomKills,
     /// When the folder was read and all of it was sent.
     last_reading: Option<(Instant, SystemTime)>,
+    /// Names of notices that were sent or rejected but cannot be removed, such as on a file system
+    /// that has become read-only: they are not sent again.
+    settled: HashSet<String>,
+    /// Notices in a batch: fewer after one was too large for the journal.
+    batch_max: usize,
+    rejected: RejectionNote,
+    is_noted: bool,
     intake: Arc<Intake>,
     producer: Producer,
     dropped: EventCounter,
@@ -124,9 +148,16 @@ impl CrashSender {
                 continue;
             }
             // Notices that the journal does not accept stay in the folder.
-            self.last_reading = self.send().is_ok_and(|count| count < BATCH_MAX).then_some(now);
+            let mut sent = self.send();
+            while matches!(sent, Ok(false)) {
+                sent = self.send();
+            }
+            self.last_reading = sent.is_ok().then_some(now);
         }
-        Ok(retry_final_scrape(|| self.send().map(|_| ()))?)
+        Ok(retry_final_scrape(|| {
+            while !self.send()? {}
+            Ok(())
+        })?)
     }
 
     /// Whether nothing has come since the last reading.
@@ -143,41 +174,78 @@ impl CrashSender {
             let name = format!("{time_ns:020}-oom-{index}");
             let reason = oom_kills::REASON.to_owned();
             let notice = CrashNotice { time_ns, origin, reason, ..CrashNotice::default() };
-            if self.spool.finish(&name, notice.to_json().to_string().as_bytes()).is_err() {
+            if self.spool.finish(&name, &notice.to_bytes()).is_err() {
                 self.dropped.add(1);
             }
         }
     }
 
-    /// Sends notices; returns how many there were.
-    fn send(&mut self) -> intake::Result<usize> {
+    /// Sends notices; returns whether these were all.
+    fn send(&mut self) -> intake::Result<bool> {
         self.dropped.add(self.spool.take_dropped());
-        let waiting = self.spool.waiting(BATCH_MAX);
+        let count_max = self.batch_max;
+        let waiting = self.spool.waiting(count_max, |name| !self.settled.contains(name));
         let mut writer = self.intake.writer_for(self.producer.id(), SeriesKeyEncoding::CANONICAL);
+        let (mut sent, mut rejected) = (Vec::new(), Vec::new());
         for notice in &waiting {
-            let labels = NoticeLabels::parse(&notice.bytes);
-            let written = labels.map(|labels| {
-                samples(&self.host, &labels, notice).into_iter().try_for_each(|(series, sample)| {
-                    let series = series.validate()?;
-                    writer.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
-                    writer.sample(&sample)
+            let samples = NoticeLabels::parse(&notice.bytes)
+                .and_then(|labels| samples(&self.host, &labels, notice));
+            let written = samples.is_some_and(|samples| {
+                let mut samples = samples.into_iter();
+                samples.all(|(key, series, sample)| {
+                    let written = writer.series(&key, &mut || Ok(series.clone()));
+                    written.and_then(|()| writer.sample(&sample)).is_ok()
                 })
             });
-            if !matches!(written, Some(Ok(()))) {
-                self.dropped.add(1);
-            }
+            if written { sent.push(notice) } else { rejected.push(notice) }
         }
         if !writer.is_empty() {
-            self.intake.append(&self.producer, writer)?.wait_durable()?;
+            let appended = self.intake.append(&self.producer, writer);
+            match appended.and_then(|pending_ack| pending_ack.wait_durable()) {
+                Ok(()) => self.batch_max = BATCH_MAX.min(2 * count_max),
+                Err(intake::Error::TooLarge { .. }) if sent.len() == 1 => {
+                    rejected.append(&mut sent);
+                }
+                Err(intake::Error::TooLarge { .. }) => {
+                    self.batch_max = (waiting.len() / 2).max(1);
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
         }
-        // Also those that cannot be read, which were counted.
-        waiting.iter().for_each(|notice| _ = notice.remove());
-        Ok(waiting.len())
+        self.dropped.add(rejected.len() as u64);
+        for notice in &rejected {
+            self.note_rejected(&notice.name);
+        }
+        let removed = sent.into_iter().map(|notice| (notice, notice.remove()));
+        for (notice, done) in removed.chain(rejected.into_iter().map(|it| (it, it.reject()))) {
+            if done.is_err() {
+                self.settled.insert(notice.name.clone());
+            }
+        }
+        Ok(waiting.len() < count_max)
+    }
+
+    /// Warns of the first one.
+    fn note_rejected(&mut self, name: &str) {
+        if !std::mem::replace(&mut self.is_noted, true) {
+            let text = format!(
+                "cannot read the notice {name:?} of a crash: it is no notice of this version, or \
+                 too large; see {name}.rejected in the folder of notices"
+            );
+            let note = Note { collector: "crashes", text };
+            *self.rejected.lock().unwrap_or_else(PoisonError::into_inner) = Some(note);
+        }
     }
 }
 
-/// A crash as samples: a count, the time since the start of the process, and the notice.
-fn samples(host: &str, labels: &NoticeLabels, notice: &SpooledNotice) -> Vec<(Series, Sample)> {
+/// A crash as samples with the keys of their series: a count, the time since the start of the
+/// process, and the notice. `None` if a label is invalid.
+fn samples(
+    host: &str,
+    labels: &NoticeLabels,
+    notice: &SpooledNotice,
+) -> Option<Vec<(Vec<u8>, Series, Sample)>> {
     let with_labels = |series: Series| {
         let own = [
             ("host", host),
@@ -212,5 +280,9 @@ fn samples(host: &str, labels: &NoticeLabels, notice: &SpooledNotice) -> Vec<(Se
         let series = with_labels(series.with_unit("ns"));
         samples.push((series, Sample { start, end, value }));
     }
-    samples
+    let with_key = |(series, sample): (Series, Sample)| {
+        let series = series.validate().ok()?;
+        Some((series.canonical_key(), series, sample))
+    };
+    samples.into_iter().map(with_key).collect()
 }

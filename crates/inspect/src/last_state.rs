@@ -1,38 +1,45 @@
 //! Last state of a process that crashes: operations in flight and metrics, for its notice.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
 use serde_json::{Value, json};
 use shm::AttachedProcess;
 use shm::snapshot::{MetricValue, NumericValue};
 
-/// Operations and metrics that are listed.
+/// Operations and metrics that are listed, and labels or tags of each.
 const LISTED_MAX: usize = 40;
+const LABELS_MAX: usize = 8;
 /// Bytes of a text or a name that are kept.
 const TEXT_BYTES_MAX: usize = 200;
 
 /// The state, with ages as of a time of the machine's CLOCK_MONOTONIC; `None` if the process had no
-/// metrics file.
-pub fn read(pid: u32, as_of_ns: u64) -> Option<Value> {
+/// metrics file. The file and its folder belong to the user of the process: others may write what
+/// they like in files of their own.
+pub fn read(pid: u32, uid: u32, as_of_ns: u64) -> Option<Value> {
+    let is_of_user = |path: &Path| fs::symlink_metadata(path).is_ok_and(|it| it.uid() == uid);
     // The latest first: PIDs are used again.
-    let found = shm::list_metrics_files().0.into_iter().find(|file| file.pid() == pid)?;
-    let metrics = AttachedProcess::new(found).ok()?.metrics().ok()?;
+    let found = shm::list_metrics_files().0.into_iter().find(|file| {
+        file.pid() == pid && is_of_user(&file.path) && file.path.parent().is_some_and(is_of_user)
+    })?;
+    // A file that becomes shorter while it is mapped ends the reader.
+    let metrics = AttachedProcess::open_copied(found).ok()?.metrics().ok()?;
     let (mut operations, mut in_flight, mut values) = (Vec::new(), 0, Vec::new());
     for metric in &metrics {
-        let labels: serde_json::Map<String, Value> =
-            metric.labels.iter().map(|(name, value)| (name.clone(), short(value))).collect();
+        let labels = short_labels(&metric.labels);
         let value = match &metric.value {
             MetricValue::InFlight(table) => {
                 in_flight += table.count();
                 operations.extend(table.operations.iter().map(|operation| {
-                    let tags =
-                        operation.tags.iter().map(|(name, value)| (name.clone(), short(value)));
                     let age_ns = as_of_ns.saturating_sub(operation.start_ns);
                     (
                         age_ns,
                         json!({
-                            "metric": metric.name,
+                            "metric": short(&metric.name),
                             "age_ns": age_ns,
                             "number": operation.number,
-                            "tags": tags.collect::<serde_json::Map<String, Value>>(),
+                            "tags": short_labels(&operation.tags),
                         }),
                     )
                 }));
@@ -48,7 +55,7 @@ pub fn read(pid: u32, as_of_ns: u64) -> Option<Value> {
             _ => continue,
         };
         if values.len() < LISTED_MAX {
-            values.push(json!({ "name": metric.name, "labels": labels, "value": value }));
+            values.push(json!({ "name": short(&metric.name), "labels": labels, "value": value }));
         }
     }
     operations.sort_unstable_by_key(|operation| std::cmp::Reverse(operation.0));
@@ -59,4 +66,9 @@ pub fn read(pid: u32, as_of_ns: u64) -> Option<Value> {
 
 fn short(text: &str) -> Value {
     text[..text.floor_char_boundary(TEXT_BYTES_MAX)].into()
+}
+
+fn short_labels(labels: &[(String, String)]) -> Value {
+    let short = labels.iter().take(LABELS_MAX).map(|(name, value)| (name.clone(), short(value)));
+    Value::Object(short.collect())
 }

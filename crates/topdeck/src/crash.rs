@@ -2,9 +2,12 @@
 
 mod core_pattern;
 mod dying_process;
+mod file_rights;
+mod former_handler;
 mod handle;
 mod list;
 mod read;
+mod recorded_input;
 mod trusted_file;
 
 use std::process::ExitCode;
@@ -38,6 +41,8 @@ subcommands! {
     #[command(hide = true)]
     Handle(handle::Options) => handle::run,
 }
+
+pub(crate) use core_pattern::uninstall_with_program;
 
 const AFTER: &str = "\
 Examples:

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use ::install::UninstallOptions;
 use anyhow::Result;
 
+use crate::crash::uninstall_with_program;
+
 /// Remove the agent that `topdeck install` installed, with its data and its token
 ///
 /// Data that the server has not received yet are lost.
@@ -32,6 +34,10 @@ Exit status:
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let (root, is_dry_run) = (options.root.clone(), options.dry_run);
+    // The kernel would start a program that is gone.
+    if root.is_none() {
+        uninstall_with_program(is_dry_run)?;
+    }
     ::install::uninstall(&UninstallOptions { root, is_dry_run })?;
     Ok(ExitCode::SUCCESS)
 }

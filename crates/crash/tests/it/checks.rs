@@ -4,15 +4,20 @@
 use std::io::Cursor;
 
 use crash::{
-    CoreDump, CrashNotice, ElfImage, ModuleMap, RandomRead, StackMemory, parse_crash_text,
+    CoreDump, CrashNotice, ElfImage, ModuleMap, NoticeLabels, RandomRead, StackMemory,
+    parse_crash_text,
 };
 
 /// Panics on a violation.
 pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, FuzzCheck); 3] =
-    [("core_dump", core_dump), ("crash_image", crash_image), ("crash_text", crash_text)];
+pub(crate) const CHECKS: [(&str, FuzzCheck); 4] = [
+    ("core_dump", core_dump),
+    ("crash_image", crash_image),
+    ("crash_notice", crash_notice),
+    ("crash_text", crash_text),
+];
 
 /// Any bytes are a core or an error. Memory from a stream is the same as that read by address.
 fn core_dump(bytes: &[u8]) {
@@ -32,6 +37,8 @@ fn core_dump(bytes: &[u8]) {
     notice.add_core(&core, &memory, &mut modules);
     assert!(notice.frames.len() <= 64);
     assert!(notice.signature().starts_with("1-"));
+    let labels = NoticeLabels::parse(&notice.to_bytes()).expect("a notice has labels");
+    assert_eq!(labels.signature, notice.signature());
 }
 
 /// Any bytes are an executable that a core has mapped, or an error.
@@ -53,10 +60,17 @@ fn crash_image(bytes: &[u8]) {
     CrashNotice::default().add_core(&core, &StackMemory::default(), &mut modules);
 }
 
+/// Any bytes in the folder of notices are a notice or not.
+fn crash_notice(bytes: &[u8]) {
+    if let Some(labels) = NoticeLabels::parse(bytes) {
+        assert!(labels.program.len() + labels.reason.len() <= bytes.len());
+    }
+}
+
 /// Any bytes are a crash text or not.
 fn crash_text(bytes: &[u8]) {
     if let Some(notice) = parse_crash_text(bytes) {
         assert!(notice.frames.len() <= 64 && !notice.reason.is_empty());
-        notice.to_json().to_string();
+        assert!(NoticeLabels::parse(&notice.to_bytes()).is_some());
     }
 }

@@ -12,6 +12,15 @@ const TOKEN: &str = "planted-token-7a1";
 
 /// A notice of a core, with its snapshot, from a stream or by address.
 fn read(bytes: &[u8], is_stream: bool) -> io::Result<(CrashNotice, String)> {
+    read_with(bytes, is_stream, &sample_core::executable())
+}
+
+/// With another executable.
+fn read_with(
+    bytes: &[u8],
+    is_stream: bool,
+    executable: &[u8],
+) -> io::Result<(CrashNotice, String)> {
     let mut reader = Cursor::new(bytes);
     let core = CoreDump::read(&mut reader)?;
     let whole = bytes.to_vec();
@@ -25,7 +34,7 @@ fn read(bytes: &[u8], is_stream: bool) -> io::Result<(CrashNotice, String)> {
     };
     assert!(!format!("{memory:?}").contains(&format!("{:?}", TOKEN.as_bytes())[1..40]));
     let mut modules = ModuleMap::new(core.mappings.clone(), |_| {
-        ElfImage::open(Box::new(sample_core::executable())).ok()
+        ElfImage::open(Box::new(executable.to_vec())).ok()
     });
     let mut notice = CrashNotice { reason: "SIGSEGV".to_owned(), ..CrashNotice::default() };
     let snapshot = notice.add_core(&core, &memory, &mut modules);
@@ -70,6 +79,18 @@ fn a_call_of_no_code_has_its_caller() {
     let (notice, _) = read(&core, false).unwrap();
     let functions: Vec<&str> = notice.frames.iter().map(|it| it.function.as_str()).collect();
     assert_eq!(functions, ["", "crashed", "handle", "main"]);
+}
+
+#[test]
+fn call_frame_information_is_followed() {
+    let mut core = sample_core::core(TOKEN);
+    let stack = core.len() - 0x4000 + (SP - sample_core::STACK) as usize;
+    // Return address into `main`; the chain of frame pointers leads through `handle`.
+    core[stack + 8..stack + 16].copy_from_slice(&(CODE + 0x255).to_le_bytes());
+    let image = sample_core::executable_with_frames();
+    let (notice, _) = read_with(&core, false, &image).unwrap();
+    let functions: Vec<&str> = notice.frames.iter().map(|it| it.function.as_str()).collect();
+    assert_eq!(functions, ["crashed", "main"]);
 }
 
 #[test]

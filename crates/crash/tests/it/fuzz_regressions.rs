@@ -38,14 +38,17 @@ fn check_of(target: &str) -> FuzzCheck {
     checks::CHECKS.iter().find(|check| check.0 == target).expect("a target").1
 }
 
-/// Also this program, whose call frame information is real.
 fn seeds() -> Vec<(&'static str, Vec<u8>)> {
-    let image =
-        [&(sample_core::CODE + 0x10).to_le_bytes()[..], &sample_core::executable()].concat();
+    // An address in its only mapping, which starts at 0x1000.
+    let address = 0x1000_u64 + 4096 + 0x10;
+    let image = [&address.to_le_bytes()[..], &sample_core::executable_with_frames()].concat();
+    let rust = JVM.replace("Java_Shop_pay", "_RINvMNtCs1_4shop5orderNtB2_5Order3payTlB2_EE");
     vec![
         ("core_dump", sample_core::core("token")),
         ("crash_image", image),
+        ("crash_notice", crash::parse_crash_text(GO.as_bytes()).expect("a panic").to_bytes()),
         ("crash_text", JVM.as_bytes().to_vec()),
+        ("crash_text", rust.into_bytes()),
         ("crash_text", GO.as_bytes().to_vec()),
     ]
 }

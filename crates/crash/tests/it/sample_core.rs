@@ -117,6 +117,39 @@ pub(crate) fn core(token: &str) -> Vec<u8> {
     bytes
 }
 
+/// Offset of the code in the executable, and address of its table of call frame information.
+const CODE_AT: u64 = 4096;
+const FRAME_TABLE: u64 = CODE + 0x800;
+
+/// The executable, with call frame information of `crashed`: after its first instruction the frame
+/// pointer of the caller is at the stack pointer, and the return address is above.
+#[allow(dead_code, reason = "not all tests that include this file use it")]
+pub(crate) fn executable_with_frames() -> Vec<u8> {
+    let (common, entry) = (FRAME_TABLE + 0x40, FRAME_TABLE + 0x60);
+    let mut bytes = executable();
+    let mut at = |address: u64, content: &[u8]| {
+        let start = (CODE_AT + address - CODE) as usize;
+        bytes[start..start + content.len()].copy_from_slice(content);
+    };
+    let word = |to: u64, from: u64| (to.wrapping_sub(from) as u32).to_le_bytes();
+    // Encodings, address of .eh_frame, number of entries, and the entry.
+    at(FRAME_TABLE, &[1, 0x1b, 0x03, 0x3b]);
+    at(FRAME_TABLE + 4, &word(common, FRAME_TABLE + 4));
+    at(FRAME_TABLE + 8, &1_u32.to_le_bytes());
+    at(FRAME_TABLE + 12, &word(CODE, FRAME_TABLE));
+    at(FRAME_TABLE + 16, &word(entry, FRAME_TABLE));
+    // Version 1, "zR", factors 1 and -8, return address 16; rsp + 8, return address below that.
+    at(common, &[20, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b]);
+    at(common + 17, &[0x0c, 7, 8, 0x90, 1]);
+    at(entry, &[20, 0, 0, 0]);
+    at(entry + 4, &word(entry + 4, common));
+    at(entry + 8, &word(CODE, entry + 8));
+    at(entry + 12, &0x100_u32.to_le_bytes());
+    // No augmentation. After one byte: rsp + 16, rbp at 16 below that.
+    at(entry + 16, &[0, 0x41, 0x0e, 16, 0x86, 2]);
+    bytes
+}
+
 /// The executable: a build ID, and three functions of 0x100 bytes without call frame information.
 pub(crate) fn executable() -> Vec<u8> {
     let names = b"\0crashed\0handle\0main\0";
@@ -133,12 +166,13 @@ pub(crate) fn executable() -> Vec<u8> {
     }
     let mut id = vec![4, 0, 0, 0, 4, 0, 0, 0, 3, 0, 0, 0];
     id.extend_from_slice(b"GNU\0\xab\xcd\xef\x01");
-    let (id_at, symbols_at, code_at, sections_at) = (64 + 2 * 56, 256, 4096, 8192);
-    let mut bytes = elf(2, 2);
+    let (id_at, symbols_at, code_at, sections_at) = (64 + 3 * 56, 256, CODE_AT, 8192);
+    let mut bytes = elf(2, 3);
     put(&mut bytes, 40, sections_at, 8);
     put(&mut bytes, 60, 3, 2);
     bytes.extend(header(1, 5, CODE, code_at, 0x1000));
     bytes.extend(header(4, 4, 0, id_at, id.len() as u64));
+    bytes.extend(header(0x6474_e550, 4, FRAME_TABLE, code_at + FRAME_TABLE - CODE, 0));
     bytes.extend(id);
     bytes.resize(symbols_at, 0);
     bytes.extend(&symbols);

@@ -4,8 +4,8 @@
 //! groups (`memory.events`) name the unit; they are read when `oom_kill` of `/proc/vmstat` has
 //! grown.
 //!
-//! Of the processes of a host, such as a server and an agent, one reports them: the one that has the
-//! abstract Unix socket [`CLAIM`].
+//! Of the processes of a host, such as a server and an agent, one reports them: the one that has
+//! the abstract Unix socket [`CLAIM`].
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod block_io;
+mod crashes;
 mod foreign;
 #[path = "../../../shm/tests/it/room.rs"]
 mod memory;

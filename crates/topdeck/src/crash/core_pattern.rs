@@ -11,30 +11,34 @@ use ::crash::Spool;
 use anyhow::{Context as _, Result, bail, ensure};
 use client::print_stdout;
 
-use super::trusted_file::{open_trusted, read_trusted};
+use super::former_handler;
+use super::trusted_file::{check_trusted_dir, open_trusted, read_trusted};
 
 /// Longest pattern; the kernel cuts a longer one.
 const PATTERN_BYTES_MAX: usize = 127;
-/// What the kernel passes to the handler, after the data directory and the former pattern: see
-/// `handle::KernelArguments`.
-const SPECIFIERS: &str = "%P %s %u %g %t %c %I %d %h %e";
 /// What the pattern has after the path of the program.
 const HANDLER: &str = " crash handle ";
+/// File with the pattern before an installation.
+pub(super) const FORMER: &str = "/etc/topdeck/core_pattern";
+const CORE_PATTERN: &str = "/proc/sys/kernel/core_pattern";
+const SYSCTL: &str = "/etc/sysctl.d/60-topdeck-crash.conf";
+/// What the pattern has before another file with the former pattern.
+const FORMER_OPTION: &str = "--former";
 /// Data directories of an installed agent and server.
 const DATA_DIRS: [&str; 2] = ["/var/lib/topdeck-agent", "/var/lib/topdeck"];
 
 /// Files of the system that have the setting.
 #[derive(clap::Args)]
 struct SystemFiles {
-    #[arg(long, hide = true, default_value = "/proc/sys/kernel/core_pattern")]
+    #[arg(long, hide = true, default_value = CORE_PATTERN)]
     core_pattern: PathBuf,
 
     /// The pattern before an installation. Only root may write it: the handler runs what it names.
-    #[arg(long, hide = true, default_value = "/etc/topdeck/core_pattern")]
+    #[arg(long, hide = true, default_value = FORMER)]
     former: PathBuf,
 
     /// Sets the pattern at boot, after systemd's 50-coredump.conf.
-    #[arg(long, hide = true, default_value = "/etc/sysctl.d/60-topdeck-crash.conf")]
+    #[arg(long, hide = true, default_value = SYSCTL)]
     sysctl: PathBuf,
 }
 
@@ -45,10 +49,15 @@ struct SystemFiles {
 /// none while topdeck is installed. Needs root.
 #[derive(clap::Args)]
 pub(super) struct HandlerInstallOptions {
-    /// Data directory of the agent or server that sends the notices [default:
-    /// /var/lib/topdeck-agent or /var/lib/topdeck]
+    /// Data directory (`data_dir`) of the agent or server that sends the notices, which are left
+    /// in its folder crash-notices; of a server not that of its store [default: that of an earlier
+    /// installation, /var/lib/topdeck-agent or /var/lib/topdeck]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+
+    /// Only renew an installation, as packages do after an upgrade
+    #[arg(long, hide = true)]
+    only_renew: bool,
 
     /// Do not set it at boot
     #[arg(long)]
@@ -107,44 +116,53 @@ fn is_own(pattern: &str) -> bool {
     pattern.starts_with('|') && pattern.contains(HANDLER)
 }
 
+/// Data directory in a pattern of topdeck.
+fn data_dir_of(pattern: &str) -> Option<PathBuf> {
+    let mut words = pattern.split_once(HANDLER)?.1.split(' ');
+    words.find(|word| !word.starts_with(FORMER_OPTION)).map(PathBuf::from)
+}
+
 pub(super) fn install(options: &HandlerInstallOptions) -> Result<ExitCode> {
     let files = &options.files;
-    let installed = DATA_DIRS.iter().map(PathBuf::from).find(|dir| dir.is_dir());
-    let data_dir = options.data_dir.clone().or(installed).context(
+    let current = files.read_pattern()?;
+    if options.only_renew && !is_own(&current) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let earlier = data_dir_of(&current).filter(|_| is_own(&current));
+    let installed = || DATA_DIRS.iter().map(PathBuf::from).find(|dir| dir.is_dir());
+    let data_dir = options.data_dir.clone().or(earlier).or_else(installed).context(
         "no agent or server is installed, which would send the notices; name the data directory of \
          one with --data-dir",
     )?;
     let data_dir = fs::canonicalize(&data_dir)
         .with_context(|| format!("cannot read {}", data_dir.display()))?;
+    // Who can replace the directory gets the notices, and decides whose rights write them.
+    check_trusted_dir(data_dir.parent().unwrap_or(&data_dir)).with_context(|| {
+        format!("cannot use {}: others than root can replace it", data_dir.display())
+    })?;
     let program = std::env::current_exe().context("cannot find the path of this program")?;
     // The kernel runs it as root.
     open_trusted(&program).with_context(|| {
         format!("cannot install {}; install it in /usr/bin, owned by root", program.display())
     })?;
-    let (program, dir, former_path) =
-        (program.display(), data_dir.display(), files.former.display());
-    let pattern = format!("|{program}{HANDLER}{dir} {former_path} {SPECIFIERS}");
-    if pattern.len() > PATTERN_BYTES_MAX || pattern.split(' ').count() != 15 {
-        bail!(
-            "kernel.core_pattern: limit of {PATTERN_BYTES_MAX} bytes without spaces in paths \
-             exceeded: {pattern:?}; install the program in /usr/bin"
-        );
-    }
-    let current = files.read_pattern()?;
     if !is_own(&current) {
         write_former(&files.former, &current)?;
     }
-    let spool = Spool::new(&data_dir);
-    let spool_dir =
-        spool.create().with_context(|| format!("cannot create the folder crashes in {dir}"))?;
-    files.write_pattern(&pattern)?;
     let former = files.read_former().unwrap_or_default();
+    let pattern = own_pattern(&program, &data_dir, &files.former, &former)?;
+    let (spool, folder) = (Spool::new(&data_dir), Spool::folder(&data_dir));
+    let spool_dir =
+        spool.create().with_context(|| format!("cannot create {}", folder.display()))?;
+    files.write_pattern(&pattern)?;
     let mut text = format!("crashes of this host are handled; notices: {}\n", spool_dir.display());
     text.push_str(&match former.strip_prefix('|') {
-        Some(handler) => format!("the former handler gets each core as before: {handler}\n"),
+        Some(handler) if former_handler::is_program(&former) => {
+            format!("the former handler gets each core as before: {handler}\n")
+        }
+        Some(handler) => format!("not an absolute path, not started: {handler}\n"),
         None => format!("no core files are written meanwhile; before: {former:?}\n"),
     });
-    if !options.until_reboot {
+    if !options.until_reboot && (!options.only_renew || files.sysctl.exists()) {
         let line = format!("# Written by topdeck crash install.\nkernel.core_pattern={pattern}\n");
         fs::write(&files.sysctl, line)
             .with_context(|| format!("cannot write {}", files.sysctl.display()))?;
@@ -152,6 +170,29 @@ pub(super) fn install(options: &HandlerInstallOptions) -> Result<ExitCode> {
     }
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The pattern that makes the kernel start topdeck.
+fn own_pattern(program: &Path, data_dir: &Path, file: &Path, former: &str) -> Result<String> {
+    let (program, dir) = (program.display().to_string(), data_dir.display().to_string());
+    let option = match file == Path::new(FORMER) {
+        true => String::new(),
+        false => format!("{FORMER_OPTION}={} ", file.display()),
+    };
+    // The kernel would split or expand them.
+    let is_split = |text: &str| text.contains(|c: char| c == '%' || c.is_whitespace());
+    if [program.as_str(), &dir, option.trim_end()].into_iter().any(is_split) {
+        bail!("cannot name {program:?} and {dir:?} in kernel.core_pattern: one has a % or a space");
+    }
+    let arguments = former_handler::arguments(former);
+    let pattern = format!("|{program}{HANDLER}{option}{dir}{arguments}");
+    if pattern.len() > PATTERN_BYTES_MAX {
+        bail!(
+            "kernel.core_pattern: limit of {PATTERN_BYTES_MAX} bytes exceeded: {pattern:?}; \
+             install the program in /usr/bin"
+        );
+    }
+    Ok(pattern)
 }
 
 /// Keeps the former pattern where only root can change it.
@@ -180,7 +221,27 @@ fn write_former(path: &Path, pattern: &str) -> Result<()> {
 }
 
 pub(super) fn uninstall(options: &HandlerUninstallOptions) -> Result<ExitCode> {
-    let files = &options.files;
+    uninstall_files(&options.files)
+}
+
+/// Uninstalls the handler of this host, if it was installed: its program is removed.
+pub(crate) fn uninstall_with_program(is_dry_run: bool) -> Result<()> {
+    let path = |path: &str| PathBuf::from(path);
+    let files = SystemFiles {
+        core_pattern: path(CORE_PATTERN),
+        former: path(FORMER),
+        sysctl: path(SYSCTL),
+    };
+    if !files.former.exists() {
+        return Ok(());
+    }
+    match is_dry_run {
+        true => Ok(print_stdout(b"restore kernel.core_pattern\n")?),
+        false => uninstall_files(&files).map(|_| ()),
+    }
+}
+
+fn uninstall_files(files: &SystemFiles) -> Result<ExitCode> {
     let current = files.read_pattern()?;
     let former = files.read_former();
     let text = match (is_own(&current), &former) {
@@ -215,9 +276,10 @@ pub(super) fn status(options: &HandlerStatusOptions) -> Result<ExitCode> {
         print_stdout(format!("not installed; kernel.core_pattern is {current:?}\n").as_bytes())?;
         return Ok(ExitCode::from(NOT_INSTALLED));
     }
-    let words: Vec<&str> = current.trim_start_matches('|').split(' ').collect();
-    let (program, dir) = (words[0], words.get(3).copied().unwrap_or(""));
-    let mut text = format!("installed: {program}, notices in {dir}/crashes\n");
+    let program = current.trim_start_matches('|').split(' ').next().unwrap_or("");
+    let dir = data_dir_of(&current).unwrap_or_default();
+    let folder = Spool::folder(&dir);
+    let mut text = format!("installed: {program}, notices in {}\n", folder.display());
     if !Path::new(program).is_file() {
         text.push_str("the program is gone: crashes are not handled; install again\n");
     }
@@ -225,7 +287,7 @@ pub(super) fn status(options: &HandlerStatusOptions) -> Result<ExitCode> {
     if let Some(handler) = former.strip_prefix('|') {
         text.push_str(&format!("handed over to: {handler}\n"));
     }
-    let waiting = Spool::new(Path::new(dir)).waiting(usize::MAX).len();
+    let waiting = Spool::new(&dir).waiting_count();
     text.push_str(&format!("waiting to be sent: {waiting}\n"));
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

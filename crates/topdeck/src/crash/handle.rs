@@ -1,159 +1,126 @@
 //! The program that the kernel starts when a process crashes: `topdeck crash handle`.
 //!
-//! Its standard input is the core. The process is held until that is read or closed, so the order
-//! is: a partial notice; registers, stack memory and open files; then standard input is closed, or
-//! read to its end for the former handler, while the stack is walked. A handler that dies itself
-//! leaves the partial notice: the kernel starts no handler for it.
+//! Its standard input is the core. The process is held until that is closed, at most
+//! [`HOLD_MAX`]: a partial notice is written, then registers and stack memory are read and files
+//! opened, each by a thread that nobody waits for longer. Then the core is closed, or handed over
+//! to the former handler, while the stack is walked. A handler that dies itself leaves the partial
+//! notice: the kernel starts no handler for it.
+//!
+//! It runs as root. Notices are written, and the shared memory of the process is read, by threads
+//! with the file rights of the agent's user and of the user of the process. docs/crash.md lists
+//! what the others open.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, StdinLock, Write as _};
-use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::io::{self, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ::crash::{
-    CoreDump, CrashNotice, CrashOrigin, ElfImage, ModuleMap, Spool, StackMemory, parse_crash_text,
-    signal_name,
+    CoreDump, CrashNotice, CrashOrigin, ElfImage, ModuleMap, RandomRead, Spool, StackMemory,
+    parse_crash_text, signal_name,
 };
 use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 
-use super::dying_process::{DyingProcess, read_jvm_text};
-use super::trusted_file::read_trusted;
+use super::core_pattern::FORMER;
+use super::dying_process::{DyingProcess, ProcessCheck, read_jvm_text};
+use super::file_rights::take_file_rights;
+use super::former_handler::{self, KernelValues};
+use super::recorded_input::RecordedInput;
+
+/// Time from the start of the handler after which the process is let go, or handed over.
+const HOLD_MAX: Duration = Duration::from_millis(150);
+/// Time for the stack to be walked. Later, the partial notice is sent.
+const COMPLETION_MAX: Duration = Duration::from_secs(20);
+/// Time for the shared memory to be read.
+const LAST_STATE_MAX: Duration = Duration::from_secs(5);
+/// Bytes of files with code that are read for one crash.
+const CODE_BYTES_MAX: u64 = 512 << 20;
 
 /// Handle a crash; started by the kernel
 #[derive(clap::Args)]
 pub(super) struct Options {
-    /// Data directory, file of the former pattern, and what the kernel knows
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, num_args = 12)]
+    /// File with the former pattern
+    #[arg(long, default_value = FORMER)]
+    former: PathBuf,
+
+    /// Also look at a process whose core is not being written: for tests
+    #[arg(long)]
+    any_process: bool,
+
+    /// Data directory, and what the kernel knows, each value behind its letter
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, num_args = 2..)]
     arguments: Vec<OsString>,
 }
 
-/// What the kernel says: `core_pattern::SPECIFIERS`.
-struct KernelArguments {
-    /// `%P`: PID on the host.
-    pid: u32,
-    /// `%s`
-    signal: i32,
-    /// `%u`
-    uid: u32,
-    /// `%t`: seconds since the Unix epoch.
-    time: i64,
-    /// `%I`: thread that crashed, on the host.
-    thread: u32,
-    /// `%e`: name of the thread.
-    command: String,
-    /// By letter, for the former handler.
-    texts: [(char, String); 10],
+/// What is taken of a process before it goes.
+struct Capture {
+    core: CoreDump,
+    memory: StackMemory,
+    files: BTreeMap<String, File>,
+    jvm_text: Option<File>,
 }
 
-impl KernelArguments {
-    fn parse(arguments: &[OsString]) -> Option<KernelArguments> {
-        let text = |at: usize| arguments.get(at).map(|text| text.to_string_lossy().into_owned());
-        let letters = ['P', 's', 'u', 'g', 't', 'c', 'I', 'd', 'h', 'e'];
-        let mut texts = letters.map(|letter| (letter, String::new()));
-        for (at, own) in texts.iter_mut().enumerate() {
-            own.1 = text(at)?;
-        }
-        Some(KernelArguments {
-            pid: texts[0].1.parse().ok()?,
-            signal: texts[1].1.parse().ok()?,
-            uid: texts[2].1.parse().ok()?,
-            time: texts[4].1.parse().ok()?,
-            thread: texts[6].1.parse().ok()?,
-            command: texts[9].1.clone(),
-            texts,
-        })
-    }
-
-    /// An argument of the former pattern: `%P` and the like are replaced.
-    fn expand(&self, word: &str) -> String {
-        let (mut text, mut letters) = (String::new(), word.chars());
-        while let Some(letter) = letters.next() {
-            if letter != '%' {
-                text.push(letter);
-                continue;
-            }
-            // PIDs of the namespace of the process are those of the host.
-            let letter = match letters.next() {
-                Some('p') => 'P',
-                Some('i') => 'I',
-                Some('f' | 'E') => 'e',
-                Some(letter) => letter,
-                None => break,
-            };
-            match self.texts.iter().find(|own| own.0 == letter) {
-                Some((_, own)) => text.push_str(own),
-                None if letter == '%' => text.push('%'),
-                None => {}
-            }
-        }
-        text
-    }
-}
+/// A capture, or why there is none.
+type CaptureResult = Result<Box<Capture>, String>;
 
 pub(super) fn run(options: &Options) -> Result<ExitCode> {
-    let (arguments, now) = (&options.arguments, journal::wall_clock()());
-    let monotonic_ns = clock::now();
-    ensure!(arguments.len() == 12, "expected 12 arguments; the kernel starts this command");
-    let kernel = KernelArguments::parse(&arguments[2..]).context("invalid arguments")?;
-    let spool = Spool::new(Path::new(&arguments[0]));
-    let process = DyingProcess::new(kernel.pid);
-    let mut origin = process.origin(kernel.thread, &kernel.command);
-    origin.uid = kernel.uid;
-    let mut notice = first_notice(&kernel, origin, now);
-    let name = format!("{now:020}-{}", kernel.pid);
-    // The first notice has no stack: a signature of its own.
-    // The agent does not send it while this process has the file.
-    let partial = match spool.begin(&name, notice.to_json().to_string().as_bytes()) {
-        Ok(Some(partial)) => Some(partial),
-        Ok(None) => return hand_over(&kernel, &arguments[1], Vec::new(), io::stdin().lock()),
-        Err(error) => {
-            tell_kernel(&notice, &error);
-            None
-        }
+    let (began, now, monotonic_ns) = (Instant::now(), journal::wall_clock()(), clock::now());
+    let (data_dir, values) = options.arguments.split_first().context("arguments are missing")?;
+    let values = KernelValues::parse(values);
+    let number = |letter| values.number::<u32>(letter).context("invalid arguments");
+    let (pid, uid, gid) = (number(b'P')?, number(b'u')?, number(b'g')?);
+    ensure!(pid > 0, "invalid arguments");
+    let check = if options.any_process { ProcessCheck::None } else { ProcessCheck::IsDumping };
+    let process = DyingProcess::open(pid, uid, check);
+    let former = former_handler::command(&options.former, &values);
+    let input = RecordedInput::new(former.is_some());
+    let notice = first_notice(&values, &process, now);
+    let (summary, spool) = (notice.clone(), Spool::new(Path::new(data_dir)));
+    let writer = NoticeWriter::start(notice, spool, now, uid, gid, monotonic_ns);
+
+    let left = || HOLD_MAX.saturating_sub(began.elapsed());
+    let captured = match writer.has_slot.recv_timeout(left()) {
+        Ok(true) => capture(process, input.clone(), now, left()),
+        Ok(false) => Err("too many crashes at a time".to_owned()),
+        Err(_) => Err("the notice was not written in time".to_owned()),
     };
-    let slot = spool.handler_slot();
-    if slot.is_none() {
-        notice.remarks.push("no stack: too many crashes at a time".to_owned());
+    let _ = writer.captured.send(captured);
+    let handed_over = match former.and_then(former_handler::start) {
+        Some(former) => input.feed(former),
+        None => RecordedInput::close(),
+    };
+    let written = match writer.written.recv_timeout(COMPLETION_MAX) {
+        Ok(written) => written,
+        Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::TimedOut.into()),
+        Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the handler panicked")),
+    };
+    if let Err(error) = written {
+        tell_kernel(&summary, &error);
+        return Err(error).context("cannot write the notice");
     }
-    let is_recorded = former_pattern(&arguments[1]).is_some();
-    let mut input = RecordedInput { input: io::stdin().lock(), is_recorded, read: Vec::new() };
-    let core = slot.as_ref().map(|_| CoreDump::read(&mut input));
-    let captured = core.and_then(|core| match core {
-        Ok(core) => Some(Capture::new(core, &process, &mut input)),
-        Err(error) => {
-            notice.remarks.push(format!("no stack: {error}"));
-            None
-        }
-    });
-    let jvm_text = process.jvm_text();
-    let RecordedInput { input, read, .. } = input;
-    std::thread::scope(|threads| -> Result<ExitCode> {
-        let former = match former_handler(&kernel, &arguments[1]) {
-            // The lock of standard input stays in this thread: another one completes the notice.
-            Some(former) => Some(former),
-            None => {
-                release(&input)?;
-                None
-            }
-        };
-        let completing =
-            threads.spawn(|| complete(notice, captured, jvm_text, &spool, &name, monotonic_ns));
-        let handed_over = former.map_or(Ok(()), |former| feed(former, &read, input));
-        let completed = completing.join();
-        drop((slot, partial));
-        handed_over?;
-        completed.map_err(|_| anyhow::anyhow!("the handler panicked"))??;
-        Ok(ExitCode::SUCCESS)
-    })
+    handed_over.map(|()| ExitCode::SUCCESS)
 }
 
-fn first_notice(kernel: &KernelArguments, origin: CrashOrigin, now: i64) -> CrashNotice {
+fn first_notice(values: &KernelValues, process: &DyingProcess, now: i64) -> CrashNotice {
     const SECOND_NS: i64 = 1_000_000_000;
     // The kernel has seconds: the handler starts some milliseconds after the crash.
-    let at = kernel.time.saturating_mul(SECOND_NS);
+    let at = values.number(b't').map_or(now, |at: i64| at.saturating_mul(SECOND_NS));
     let time_ns = if (at..at.saturating_add(2 * SECOND_NS)).contains(&now) { now } else { at };
-    CrashNotice { time_ns, origin, reason: signal_name(kernel.signal), ..CrashNotice::default() }
+    let origin = process.origin(values.number(b'I').unwrap_or(0), &values.text(b'e'));
+    let reason = signal_name(values.number(b's').unwrap_or(0));
+    let mut notice = CrashNotice { time_ns, origin, reason, ..CrashNotice::default() };
+    if !process.is_found() {
+        notice.remarks.push("the process was gone, such as by SIGKILL".to_owned());
+    }
+    notice
 }
 
 /// Says in the log of the kernel what cannot be said elsewhere.
@@ -167,69 +134,123 @@ fn tell_kernel(notice: &CrashNotice, error: &io::Error) {
     }
 }
 
-/// Standard input, and what was read of it, for a former handler.
-struct RecordedInput {
-    input: StdinLock<'static>,
-    is_recorded: bool,
-    read: Vec<u8>,
+/// Takes of a process what is there in time. A read of its memory, or of a file system of a user,
+/// may last as long as that user likes.
+fn capture(
+    process: DyingProcess,
+    input: RecordedInput,
+    now: i64,
+    time_max: Duration,
+) -> CaptureResult {
+    let (to, from) = channel();
+    // Not joined: the process ends without it.
+    thread::spawn(move || to.send(read_process(&process, input, now)));
+    from.recv_timeout(time_max).unwrap_or_else(|_| Err("the process was not read in time".into()))
 }
 
-impl Read for RecordedInput {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let count = self.input.read(bytes)?;
-        if self.is_recorded {
-            self.read.extend_from_slice(&bytes[..count]);
-        }
-        Ok(count)
+fn read_process(process: &DyingProcess, input: RecordedInput, now: i64) -> CaptureResult {
+    let has_former = input.is_kept();
+    let mut input = BufReader::new(input);
+    let core = CoreDump::read(&mut input).map_err(|error| error.to_string())?;
+    // Without access to its memory, the core is read up to the last stack. That may be much:
+    // nothing else then keeps it.
+    let memory = match process.memory() {
+        Some(mut memory) => StackMemory::read(&core, &mut memory),
+        None if has_former => StackMemory::default(),
+        None => StackMemory::read_stream(&core, &mut input),
+    };
+    let (files, jvm_text) = (process.open_files(&core), process.jvm_text(now));
+    Ok(Box::new(Capture { core, memory, files, jvm_text }))
+}
+
+/// The thread that writes the notice, and its channels.
+struct NoticeWriter {
+    /// Once the partial notice is written: whether the stack may be walked.
+    has_slot: Receiver<bool>,
+    captured: Sender<CaptureResult>,
+    written: Receiver<io::Result<()>>,
+}
+
+impl NoticeWriter {
+    /// Starts it, with the file rights of the owner of the data directory.
+    fn start(
+        mut notice: CrashNotice,
+        spool: Spool,
+        now: i64,
+        uid: u32,
+        gid: u32,
+        monotonic_ns: u64,
+    ) -> NoticeWriter {
+        let (to_main, has_slot) = channel();
+        let (captured, from_main) = channel::<CaptureResult>();
+        let (ended, written) = channel();
+        let (pid, name) = (notice.origin.pid, format!("{now:020}-{}", notice.origin.pid));
+        let (wanted, is_wanted) = channel();
+        let (state_read, last_state) = channel();
+        // Not joined: both end with the process.
+        thread::spawn(move || {
+            // A file system of the user may not answer, so it is read when the process is gone.
+            if is_wanted.recv().is_ok() && take_file_rights((uid, gid)).is_ok() {
+                let _ = state_read.send(inspect::last_state::read(pid, uid, monotonic_ns));
+            }
+        });
+        let write = move || -> io::Result<()> {
+            take_file_rights(spool.owner())?;
+            // The first notice has no stack: a signature of its own. The agent does not send it
+            // while this process has the file.
+            let partial = match spool.begin(&name, &notice.to_bytes())? {
+                Some(partial) => partial,
+                None => return Ok(()),
+            };
+            let slot = spool.handler_slot();
+            let _ = to_main.send(slot.is_some());
+            let captured = from_main.recv().unwrap_or_else(|_| Err("the handler ended".into()));
+            if slot.is_some() {
+                let _ = wanted.send(());
+            }
+            drop(wanted);
+            match captured {
+                Ok(capture) => add_capture(&mut notice, *capture, &spool, &name),
+                Err(reason) => notice.remarks.push(format!("no stack: {reason}")),
+            }
+            notice.last_state =
+                last_state.recv_timeout(LAST_STATE_MAX).ok().flatten().unwrap_or(Value::Null);
+            spool.finish(&name, &notice.to_bytes())?;
+            drop((slot, partial));
+            Ok(())
+        };
+        thread::spawn(move || ended.send(write()));
+        NoticeWriter { has_slot, captured, written }
     }
 }
 
-/// What is taken of a process before it goes.
-struct Capture {
-    core: CoreDump,
-    memory: StackMemory,
-    files: std::collections::BTreeMap<String, File>,
+/// A file with code: of all of them, a limited number of bytes is read.
+struct LimitedFile {
+    file: File,
+    left: Rc<Cell<u64>>,
 }
 
-impl Capture {
-    fn new(core: CoreDump, process: &DyingProcess, input: &mut RecordedInput) -> Capture {
-        // Without access to its memory, the core is read up to the last stack. That may be much:
-        // nothing else then keeps it.
-        let memory = match process.memory() {
-            Some(mut memory) => StackMemory::read(&core, &mut memory),
-            None if input.is_recorded => StackMemory::default(),
-            None => StackMemory::read_stream(&core, input),
-        };
-        let files = process.open_files(&core);
-        Capture { core, memory, files }
+impl RandomRead for LimitedFile {
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        let left = self.left.get().checked_sub(bytes.len() as u64);
+        self.left.set(left.ok_or(io::ErrorKind::FileTooLarge)?);
+        self.file.read_exact_at(bytes, offset)
     }
 }
 
-/// Closes standard input: the kernel stops writing the core, and the process ends.
-fn release(_input: &StdinLock<'static>) -> Result<()> {
-    let null = File::open("/dev/null").context("cannot open /dev/null")?;
-    rustix::stdio::dup2_stdin(&null).context("cannot close standard input")
-}
-
-/// Walks the stack, and replaces the partial notice.
-fn complete(
-    mut notice: CrashNotice,
-    captured: Option<Capture>,
-    jvm_text: Option<File>,
-    spool: &Spool,
-    name: &str,
-    monotonic_ns: u64,
-) -> Result<()> {
-    if let Some(Capture { core, memory, mut files }) = captured {
-        let open = |mapping: &::crash::FileMapping| {
-            ElfImage::open(Box::new(files.remove(&mapping.path)?)).ok()
-        };
-        let mut modules = ModuleMap::new(core.mappings.clone(), open);
-        let snapshot = notice.add_core(&core, &memory, &mut modules);
-        notice.origin.build_id = modules.build_id(&notice.origin.executable);
-        if let Err(error) = spool.keep_snapshot(name, snapshot.to_string().as_bytes()) {
-            notice.remarks.push(format!("no snapshot: {error}"));
-        }
+/// Walks the stack.
+fn add_capture(notice: &mut CrashNotice, capture: Capture, spool: &Spool, name: &str) {
+    let Capture { core, memory, mut files, jvm_text } = capture;
+    let left = Rc::new(Cell::new(CODE_BYTES_MAX));
+    let open = |mapping: &::crash::FileMapping| {
+        let file = files.remove(&mapping.path)?;
+        ElfImage::open(Box::new(LimitedFile { file, left: Rc::clone(&left) })).ok()
+    };
+    let mut modules = ModuleMap::new(core.mappings.clone(), open);
+    let snapshot = notice.add_core(&core, &memory, &mut modules);
+    notice.origin.build_id = modules.build_id(&notice.origin.executable);
+    if let Err(error) = spool.keep_snapshot(name, snapshot.to_string().as_bytes()) {
+        notice.remarks.push(format!("no snapshot: {error}"));
     }
     // The frames of Java are in the error file of the JVM only.
     if let Some(of_jvm) = jvm_text.and_then(|file| parse_crash_text(&read_jvm_text(file))) {
@@ -237,51 +258,6 @@ fn complete(
         notice.frames = of_jvm.frames;
         notice.origin.thread = of_jvm.origin.thread;
     }
-    notice.last_state =
-        inspect::last_state::read(notice.origin.pid, monotonic_ns).unwrap_or_default();
-    spool
-        .finish(name, notice.to_json().to_string().as_bytes())
-        .inspect_err(|error| tell_kernel(&notice, error))
-        .context("cannot write the notice")
-}
-
-/// Command line of the handler before topdeck was installed; `None` if there was none, or if others
-/// than root can change what is read.
-fn former_pattern(path: &OsString) -> Option<String> {
-    let pattern = read_trusted(Path::new(path)).ok()?;
-    // As the kernel, no path is searched.
-    pattern.strip_prefix('|').filter(|command| command.starts_with('/')).map(str::to_owned)
-}
-
-/// That handler, started.
-fn former_handler(kernel: &KernelArguments, path: &OsString) -> Option<std::process::Child> {
-    let pattern = former_pattern(path)?;
-    let mut words = pattern.split_ascii_whitespace();
-    let mut command = Command::new(words.next()?);
-    command.args(words.map(|word| kernel.expand(word)));
-    command.stdin(Stdio::piped()).spawn().ok()
-}
-
-/// Writes the core to the former handler, and waits for it.
-fn feed(mut former: std::process::Child, read: &[u8], mut input: StdinLock<'_>) -> Result<()> {
-    let mut to = former.stdin.take().context("the former handler has no input")?;
-    // It may have read enough.
-    let _ = to.write_all(read).and_then(|()| io::copy(&mut input, &mut to));
-    drop(to);
-    former.wait().context("cannot wait for the former handler")?;
-    Ok(())
-}
-
-fn hand_over(
-    kernel: &KernelArguments,
-    path: &OsString,
-    read: Vec<u8>,
-    input: StdinLock<'_>,
-) -> Result<ExitCode> {
-    if let Some(former) = former_handler(kernel, path) {
-        feed(former, &read, input)?;
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]
@@ -289,13 +265,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_of_a_former_handler_are_expanded() {
-        let texts = ["7", "11", "0", "0", "1767600000", "0", "8", "1", "web-1", "my prog"];
-        let kernel = KernelArguments::parse(&texts.map(OsString::from)).unwrap();
-        assert_eq!((kernel.pid, kernel.signal, kernel.thread), (7, 11, 8));
-        assert_eq!(kernel.expand("%P-%p:%s"), "7-7:11");
-        assert_eq!(kernel.expand("%e"), "my prog");
-        assert_eq!(kernel.expand("100%%%Z%"), "100%");
-        assert!(KernelArguments::parse(&[OsString::from("7")]).is_none());
+    fn files_with_code_are_read_up_to_a_limit() {
+        let left = Rc::new(Cell::new(100));
+        let file = || File::open("/proc/self/exe").unwrap();
+        let files = [(); 2].map(|()| LimitedFile { file: file(), left: Rc::clone(&left) });
+        let read = |index: usize, count: usize| files[index].read_exact_at(&mut vec![0; count], 0);
+        assert!(read(0, 60).is_ok() && read(1, 60).is_err() && read(1, 40).is_ok());
+        assert!(read(0, 1).is_err());
     }
 }

@@ -14,6 +14,7 @@ use ::crash::{
 use anyhow::{Context as _, Result};
 use client::print_stdout;
 
+use super::file_rights::take_file_rights;
 use super::list::notice_text;
 
 /// Bytes of a crash text that are read.
@@ -62,7 +63,11 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     if let Some(data_dir) = &options.send {
         let name = format!("{:020}-{}", notice.time_ns, std::process::id());
         std::fs::canonicalize(data_dir)
-            .and_then(|dir| Spool::new(&dir).finish(&name, json.to_string().as_bytes()))
+            .and_then(|dir| {
+                let spool = Spool::new(&dir);
+                take_file_rights(spool.owner())?;
+                spool.finish(&name, &notice.to_bytes())
+            })
             .with_context(|| format!("cannot write a notice in {}", data_dir.display()))?;
     }
     let text = if options.json { format!("{json}\n") } else { notice_text(&json) };

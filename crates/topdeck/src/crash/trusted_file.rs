@@ -18,16 +18,27 @@ const STICKY: u32 = 0o1000;
 /// nobody else can write them. No link is followed. A process without rights of root may have its
 /// own files, too.
 pub(super) fn open_trusted(path: &Path) -> io::Result<File> {
-    let parts = path.components().count();
+    open_valid(path, 1, Metadata::is_file)
+}
+
+/// Checks that only root can replace what is in a folder.
+pub(super) fn check_trusted_dir(path: &Path) -> io::Result<()> {
+    // The root directory has no parts.
+    if path == Path::new("/") { Ok(()) } else { open_valid(path, 0, Metadata::is_dir).map(|_| ()) }
+}
+
+/// The last folders, `own_folders` of them, have nothing of others.
+fn open_valid(path: &Path, own_folders: usize, is_kind: fn(&Metadata) -> bool) -> io::Result<File> {
+    let shared_max = path.components().count() - own_folders;
     let own = geteuid().as_raw();
     let at = std::cell::Cell::new(1);
     let is_valid = |found: &Metadata, is_last: bool| {
         at.set(at.get() + 1);
         // In a sticky folder, such as /tmp, others cannot replace folders of root.
-        let is_shared = found.mode() & STICKY != 0 && at.get() + 1 < parts;
+        let is_shared = found.mode() & STICKY != 0 && at.get() < shared_max;
         let is_owned = found.uid() == 0 || found.uid() == own;
         let is_writable = found.mode() & WRITABLE_BY_OTHERS != 0;
-        is_owned && (!is_writable || is_shared) && (!is_last || found.is_file())
+        is_owned && (!is_writable || is_shared) && (!is_last || is_kind(found))
     };
     open_without_links(path, is_valid)
 }
@@ -72,6 +83,10 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{mode:o}");
             set_mode(path, before);
         }
+        check_trusted_dir(&dir).unwrap();
+        check_trusted_dir(Path::new("/")).unwrap();
+        // Others can add folders there, though not replace this one.
+        check_trusted_dir(&std::env::temp_dir()).unwrap_err();
         symlink(&file, dir.join("link")).unwrap();
         symlink(&dir, dir.join("folder")).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, dir.join("pipe"), 0o600.into()).unwrap();

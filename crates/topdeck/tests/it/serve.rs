@@ -14,6 +14,7 @@ pub(crate) mod client;
 mod command;
 mod contact_outage;
 mod contacts;
+mod crash_handler;
 mod crashes;
 mod damage;
 mod data_loss;

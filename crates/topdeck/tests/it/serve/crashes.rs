@@ -60,6 +60,8 @@ KEEP int thread(int depth) {
     return depth;
 }
 static void on_signal(int signal) { (void)signal; abort(); }
+KEEP void second(int depth) { FRAME; *(volatile int *)(long)(depth * 0) = frame[0]; }
+static void on_double(int signal) { second(signal); }
 KEEP int handler(int depth) {
     static char memory[65536];
     stack_t stack = {.ss_sp = memory, .ss_size = sizeof memory};
@@ -68,11 +70,16 @@ KEEP int handler(int depth) {
     sigaction(SIGSEGV, &action, 0);
     return null(depth);
 }
+KEEP int twice(int depth) {
+    struct sigaction action = {.sa_handler = on_double};
+    sigaction(SIGSEGV, &action, 0);
+    return null(depth);
+}
 int main(int argc, char **argv) {
     static const struct { const char *name; int (*run)(int); } kinds[] = {
         {"null", null}, {"use", use}, {"recursion", recursion}, {"overflow", overflow},
         {"division", division}, {"jump", jump}, {"trap", trap}, {"thread", thread},
-        {"handler", handler},
+        {"handler", handler}, {"twice", twice},
     };
     char *heap = strdup(getenv("TOKEN"));
     for (unsigned i = 0; argc > 2 && i < sizeof kinds / sizeof *kinds; i++)
@@ -80,8 +87,53 @@ int main(int argc, char **argv) {
     return 1;
 }
 "#;
-const KINDS: [&str; 9] =
-    ["null", "use", "recursion", "overflow", "division", "jump", "trap", "thread", "handler"];
+const KINDS: [&str; 10] = [
+    "null",
+    "use",
+    "recursion",
+    "overflow",
+    "division",
+    "jump",
+    "trap",
+    "thread",
+    "handler",
+    "twice",
+];
+/// Programs in C++ and Rust: source file, flags of the two builds, and the title of the crash.
+const OTHERS: [(&str, &str, [&str; 2], &str); 2] = [
+    ("shop.cpp", SOURCE_CPP, ["-DPLAIN", "-DSHIFTED"], "SIGABRT in shop::Order::pay"),
+    ("shop.rs", SOURCE_RUST, ["plain", "shifted"], "SIGABRT in shop::order::pay"),
+];
+const SOURCE_CPP: &str = r#"
+#include <stdexcept>
+#ifdef SHIFTED
+static volatile char more[4096];
+#endif
+namespace shop {
+struct Order {
+    __attribute__((noinline)) int pay(int amount) {
+#ifdef SHIFTED
+        more[7] = amount;
+#endif
+        if (amount > 0) throw std::runtime_error("planted-token-7a1");
+        return amount;
+    }
+};
+}
+int main(int argc, char **) { return shop::Order().pay(argc); }
+"#;
+const SOURCE_RUST: &str = r#"
+mod order {
+    #[inline(never)]
+    pub fn pay(amount: usize) -> usize {
+        #[cfg(shifted)]
+        let amount = std::hint::black_box([amount; 40])[7];
+        if amount > 0 { panic!("planted-token-7a1") }
+        amount
+    }
+}
+fn main() { std::process::exit(order::pay(std::env::args().count()) as i32) }
+"#;
 /// Other programs of this host may crash meanwhile.
 const OWN: &str = "{program=\"shop\"}";
 const TOKEN: &str = "planted-token-7a1";
@@ -177,6 +229,29 @@ fn compile(dir: &Path) -> Option<[PathBuf; 2]> {
     Some(builds.map(|(name, _)| dir.join(name).join("shop")))
 }
 
+/// Compiles a program of [`OTHERS`] twice; `None` without its compiler.
+fn compile_other(dir: &Path, name: &str, source: &str, flags: [&str; 2]) -> Option<[PathBuf; 2]> {
+    fs::write(dir.join(name), source).expect("a source file");
+    let outs = ["a", "b"].map(|build| dir.join(build).join(name.replace('.', "-")).join("shop"));
+    for (out, flag) in outs.iter().zip(flags) {
+        fs::create_dir_all(out.parent().expect("a folder")).expect("a directory");
+        let mut compiler = match name.ends_with(".rs") {
+            true => Command::new("rustc"),
+            false => Command::new("c++"),
+        };
+        match name.ends_with(".rs") {
+            true => compiler.args(["-O", "-C", "panic=abort", "-A", "warnings", "--cfg", flag]),
+            false => compiler.args(["-O1", "-w", "-Wl,--build-id", flag]),
+        };
+        let compiled = compiler.arg("-o").arg(out).arg(dir.join(name)).status();
+        if !compiled.is_ok_and(|status| status.success()) {
+            println!("skipped: {name}: no compiler");
+            return None;
+        }
+    }
+    Some(outs)
+}
+
 /// Runs a program until it crashes; returns its PID.
 fn crash(program: &Path, kind: &str) -> u32 {
     let mut command = Command::new(program);
@@ -228,7 +303,7 @@ fn sent_crash_is_grouped_and_fires_an_alert() {
     wait_until("an alert", || firing(&server) == 1);
     let groups = groups(&url);
     assert_eq!((groups.len(), &groups[0]["title"]), (1, &"panic in main.charge".into()));
-    let left = fs::read_dir(data.join("crashes")).expect("a folder").count();
+    let left = fs::read_dir(data.join("crash-notices")).expect("a folder").count();
     assert_eq!(left, 0, "notices that were sent are removed");
 }
 
@@ -241,26 +316,35 @@ fn crashes_of_two_builds_are_grouped_by_their_cause() {
     }
     let server = start_server();
     let Some(programs) = compile(server.dir.path("").as_path()) else { return };
+    let dir = server.dir.path("");
+    let compiled = OTHERS.map(|(name, source, flags, title)| {
+        compile_other(&dir, name, source, flags).map(|programs| (programs, title))
+    });
+    let others: Vec<([PathBuf; 2], &str)> = compiled.into_iter().flatten().collect();
     let Some(handler) = InstalledHandler::install(&server.dir.path("data")) else { return };
     let mut cores = Vec::new();
     for program in &programs {
         cores.extend(KINDS.map(|kind| handler.core(crash(program, kind))));
     }
+    for program in others.iter().flat_map(|(programs, _)| programs) {
+        crash(program, "pay");
+    }
+    let kinds = KINDS.len() + others.len();
     let url = format!("http://127.0.0.1:{}", server.port);
     let total = || -> u64 { groups(&url).iter().filter_map(|it| it["count"].as_u64()).sum() };
-    wait_until("all notices", || total() == 2 * KINDS.len() as u64);
-    wait_until("an alert of each signature", || firing(&server) >= KINDS.len());
+    wait_until("all notices", || total() == 2 * kinds as u64);
+    wait_until("an alert of each signature", || firing(&server) >= kinds);
     // Former handlers may still write.
     let read = |core: &Path| topdeck(&["crash", "read", core.to_str().unwrap()], b"");
     wait_until("cores", || cores.iter().all(|core| read(core).status == 0));
-    let of_core = read(&cores[KINDS.len() - 1]).stdout;
+    let of_core = read(&cores[8]).stdout;
     drop(handler);
 
     let groups = groups(&url);
     let titles: Vec<&str> = groups.iter().filter_map(|group| group["title"].as_str()).collect();
     let mut sorted = titles.clone();
     sorted.sort_unstable();
-    let expected = [
+    let mut expected = vec![
         "SIGABRT in on_signal",
         "SIGABRT in recursion",
         "SIGFPE in division",
@@ -270,14 +354,17 @@ fn crashes_of_two_builds_are_grouped_by_their_cause() {
         "SIGSEGV in read_field",
         "SIGSEGV in read_field",
         "SIGSEGV in read_field",
+        "SIGSEGV in second",
     ];
+    expected.extend(others.iter().map(|(_, title)| title));
+    expected.sort_unstable();
     assert_eq!(sorted, expected, "{groups:#?}");
     for group in &groups {
         assert_eq!(group["count"], 2, "{group}");
         assert_eq!(group["builds"].as_array().map(Vec::len), Some(2), "{group}");
     }
     let run = topdeck(&["crash", "ls", "--selector", OWN, "--server", &url], b"");
-    assert_eq!(run.stdout.lines().count(), 1 + 2 * KINDS.len(), "{}", run.stdout);
+    assert_eq!(run.stdout.lines().count(), 1 + 2 * kinds, "{}", run.stdout);
     // The stack of the handler goes on where the signal interrupted it.
     let of_handler = groups.iter().find(|it| it["title"] == "SIGABRT in on_signal").unwrap();
     let signature = of_handler["signature"].as_str().unwrap();
@@ -291,7 +378,7 @@ fn crashes_of_two_builds_are_grouped_by_their_cause() {
     assert_no_token(&server);
     let query = "sum(sum_over_time(crashes_total%7Bprogram=%22shop%22%7D[1h]))";
     let count = server.get(&format!("/api/v1/query?query={query}")).json();
-    assert_eq!(count["data"]["result"][0]["value"][1], "18", "{count}");
+    assert_eq!(count["data"]["result"][0]["value"][1], (2 * kinds).to_string(), "{count}");
 }
 
 /// Neither notices nor snapshots have arguments, environment or heap.
@@ -299,7 +386,7 @@ fn crashes_of_two_builds_are_grouped_by_their_cause() {
 fn assert_no_token(server: &ServerProcess) {
     let notices = server.get("/v1/crashes").text();
     assert!(notices.contains("read_field") && !notices.contains(TOKEN));
-    let files = fs::read_dir(server.dir.path("data/crashes")).expect("a folder").flatten();
+    let files = fs::read_dir(server.dir.path("data/crash-notices")).expect("a folder").flatten();
     let mut kinds = BTreeSet::new();
     for path in files.map(|entry| entry.path()) {
         let text = String::from_utf8_lossy(&fs::read(&path).unwrap_or_default()).into_owned();
@@ -341,8 +428,15 @@ fn former_handler_is_kept_and_restored() {
     assert!(fs::read_to_string(sysctl).unwrap().contains(&format!("pattern={installed}\n")));
     // A second installation does not take the first one for the former handler.
     assert_eq!(run(&["install", "--data-dir", data.to_str().unwrap()]).0, 0);
+    // A package renews it after an upgrade: with the same data directory.
+    fs::write(pattern, installed.replace(" e%e", "")).unwrap();
+    assert_eq!(run(&["install", "--only-renew"]).0, 0);
+    assert_eq!(fs::read_to_string(pattern).unwrap(), installed);
     assert_eq!(run(&["status"]).0, 0);
     assert_eq!(run(&["uninstall"]).0, 0);
+    // Again, as by a package that is removed.
+    assert_eq!(run(&["uninstall"]).0, 0);
+    assert_eq!(run(&["install", "--only-renew"]), (0, String::new()));
     assert_eq!(fs::read_to_string(pattern).unwrap().trim_end(), before);
     assert!(!files[1].exists() && !files[2].exists());
     fs::remove_dir_all(short).unwrap();
