@@ -202,6 +202,13 @@ expect_owner() {
     }
 }
 
+# As if `topdeck crash install` had run in this root. Not on a machine whose kernel starts topdeck:
+# the setting is that of the machine.
+plant_former_pattern() {
+    grep -q 'crash handle' /proc/sys/kernel/core_pattern ||
+        echo core >"$root/etc/topdeck/core_pattern"
+}
+
 # What a package must leave as it is: data and a changed settings file.
 expect_kept() {
     expect grep -q '^# changed' "$root/etc/topdeck/topdeck.toml"
@@ -235,8 +242,10 @@ deb_life() {
     start
     expect_count 2
     stop
+    plant_former_pattern
     in_root dpkg --remove topdeck
     expect test ! -e "$root/usr/bin/topdeck"
+    expect test ! -e "$root/etc/topdeck/core_pattern"
     expect_kept
     # An installation after a removal finds everything.
     in_root dpkg --install "/packages/first/topdeck_$version-1_amd64.deb"
@@ -283,7 +292,9 @@ rpm_life() {
     start
     expect_count 2
     stop
+    plant_former_pattern
     $rpm --erase topdeck
+    expect test ! -e "$root/etc/topdeck/core_pattern"
     expect test ! -e "$root/usr/bin/topdeck"
     expect test -d "$root/var/lib/topdeck"
     expect grep -q '^# changed' "$root/etc/topdeck/topdeck.toml.rpmsave"
