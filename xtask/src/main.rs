@@ -12,6 +12,7 @@ mod ci_part;
 mod clients;
 mod command_line;
 mod conformance;
+mod crash;
 mod dist;
 mod extension_list;
 mod extensions;

@@ -7,8 +7,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use crate::ci_part::{CiPart, CpuUse, OutputMode, run_all};
 use crate::{
-    aarch64, alertmanager, clients, conformance, extensions, hostile, installed_packages, page,
-    suite, wire,
+    aarch64, alertmanager, clients, conformance, crash, extensions, hostile, installed_packages,
+    page, suite, wire,
 };
 
 /// Test topdeck against real peers: all parts, or the named ones
@@ -26,7 +26,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     run_all("cargo xtask system", PARTS.iter().filter(is_named), OutputMode::Everything)
 }
 
-const PARTS: [CiPart; 10] = [
+const PARTS: [CiPart; 11] = [
     CiPart {
         name: "scripts",
         description: "test scripts of Prometheus",
@@ -88,6 +88,13 @@ const PARTS: [CiPart; 10] = [
         description: "packages installed, used, upgraded and removed in bare roots (as root)",
         cpu_use: CpuUse::Exclusive,
         run: installed_packages::run,
+        ..CiPart::DEFAULT
+    },
+    CiPart {
+        name: "crash",
+        description: "crashes of real programs through the kernel's core_pattern (as root)",
+        cpu_use: CpuUse::Exclusive,
+        run: crash::run,
         ..CiPart::DEFAULT
     },
     CiPart {
