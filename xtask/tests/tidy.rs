@@ -101,6 +101,7 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/role/src/role.rs", 1, "joined by the caller, which gets the panic"),
     ("crates/store/src/store.rs", 1, "supervised"),
     ("crates/topdeck/src/background.rs", 1, "fatal"),
+    ("crates/topdeck/src/crash/core_pattern.rs", 1, "joined"),
     (
         "crates/topdeck/src/crash/handle.rs",
         3,

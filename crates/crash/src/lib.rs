@@ -30,5 +30,5 @@ pub use elf_image::{ElfImage, RandomRead};
 pub use module_map::ModuleMap;
 pub use notice::{CrashNotice, CrashOrigin, NoticeLabels, signal_name};
 pub use signature::Frame;
-pub use spool::{Spool, SpooledNotice, open_without_links};
+pub use spool::{COMPLETION_MAX, Spool, SpooledNotice, open_without_links};
 pub use stack_memory::StackMemory;

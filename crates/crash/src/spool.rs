@@ -13,7 +13,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
 use rustix::io::Errno;
@@ -36,6 +36,12 @@ const HANDLERS_MAX: u32 = 8;
 const FILES_MAX: usize = 10_000;
 /// Name of the file that has a byte for each crash without a notice.
 const DROPPED: &str = "dropped";
+/// Age at which a partial notice is sent although its handler still has it. A handler does not
+/// complete it later than [`COMPLETION_MAX`], but its process may stay for as long as a file system
+/// does not answer.
+const ABANDONED_AGE: Duration = Duration::from_secs(60);
+/// Time from the partial to the complete notice, or there is none.
+pub const COMPLETION_MAX: Duration = Duration::from_secs(20);
 /// Name of that file while it is counted.
 const TAKEN: &str = "dropped-taken";
 /// Permissions of folders and files.
@@ -291,10 +297,10 @@ impl Spool {
                 // A link, for example.
                 Err(_) => return Some(SpooledNotice { dir, name, bytes: Vec::new() }),
             };
-            if name.ends_with(".partial") && file.try_lock().is_err() {
+            let found = file.metadata().ok()?;
+            if name.ends_with(".partial") && file.try_lock().is_err() && !is_abandoned(&found) {
                 return None;
             }
-            let found = file.metadata().ok()?;
             let mut bytes = Vec::new();
             if found.is_file() && found.len() <= NOTICE_BYTES_MAX as u64 {
                 // It may have grown: then it is no JSON.
@@ -349,6 +355,11 @@ fn remove_oldest(dir: &File, extension: &str, count: usize) -> io::Result<()> {
     Ok(())
 }
 
+fn is_abandoned(partial: &Metadata) -> bool {
+    let age = partial.modified().map(|time| time.elapsed().unwrap_or_default());
+    age.is_ok_and(|age| age > ABANDONED_AGE)
+}
+
 /// Names of the files of a folder.
 fn names(dir: &File) -> io::Result<impl Iterator<Item = String>> {
     let entries = Dir::read_from(dir)?.map_while(Result::ok).take(FILES_MAX);
@@ -383,6 +394,11 @@ mod tests {
         let dir = data_dir("replaces");
         let spool = Spool::new(&dir);
         let held = spool.begin("2-7", b"signal").unwrap().unwrap();
+        assert!(texts(&spool).is_empty());
+        // A handler that does not end.
+        held.set_modified(SystemTime::now() - 2 * ABANDONED_AGE).unwrap();
+        assert_eq!(texts(&spool), ["signal"]);
+        held.set_modified(SystemTime::now()).unwrap();
         assert!(texts(&spool).is_empty());
         // The handler died.
         drop(held);

@@ -8,6 +8,7 @@
 mod oom_kills;
 
 use std::collections::HashSet;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -35,6 +36,13 @@ const CHANGE_MARGIN: Duration = Duration::from_secs(2);
 /// Notices in a batch: some 4 MiB at most, as each has at most 64 KiB. A journal with a smaller
 /// limit gets fewer.
 const BATCH_MAX: usize = 64;
+
+/// Distinct crashes of a time that have series of their own: any user of the host can crash
+/// programs with any names.
+const KINDS_MAX: usize = 1_000;
+const KINDS_PERIOD: Duration = Duration::from_secs(86_400);
+/// Program, service and signature of others.
+const OTHER: &str = "other";
 
 /// Settings of crashes.
 #[derive(Debug, Deserialize, PartialEq)]
@@ -72,6 +80,7 @@ impl SourceSettings for CrashSettings {
             oom_kills: OomKills::default(),
             last_reading: None,
             settled: HashSet::new(),
+            kinds: CrashKinds::default(),
             batch_max: BATCH_MAX,
             rejected: Arc::clone(&rejected),
             is_noted: false,
@@ -130,6 +139,7 @@ struct CrashSender {
     /// Names of notices that were sent or rejected but cannot be removed, such as on a file system
     /// that has become read-only: they are not sent again.
     settled: HashSet<String>,
+    kinds: CrashKinds,
     /// Notices in a batch: fewer after one was too large for the journal.
     batch_max: usize,
     rejected: RejectionNote,
@@ -188,8 +198,8 @@ impl CrashSender {
         let mut writer = self.intake.writer_for(self.producer.id(), SeriesKeyEncoding::CANONICAL);
         let (mut sent, mut rejected) = (Vec::new(), Vec::new());
         for notice in &waiting {
-            let samples = NoticeLabels::parse(&notice.bytes)
-                .and_then(|labels| samples(&self.host, &labels, notice));
+            let labels = NoticeLabels::parse(&notice.bytes).map(|labels| self.kinds.limit(labels));
+            let samples = labels.and_then(|labels| samples(&self.host, &labels, notice));
             let written = samples.is_some_and(|samples| {
                 let mut samples = samples.into_iter();
                 samples.all(|(key, series, sample)| {
@@ -239,6 +249,40 @@ impl CrashSender {
     }
 }
 
+/// Crashes that have series of their own, by hashes of their labels.
+struct CrashKinds {
+    known: HashSet<u64>,
+    since: Instant,
+}
+
+impl CrashKinds {
+    /// Replaces the labels of a crash beyond the limit: it is counted, with its notice.
+    fn limit(&mut self, labels: NoticeLabels) -> NoticeLabels {
+        if self.since.elapsed() > KINDS_PERIOD {
+            *self = CrashKinds::default();
+        }
+        let NoticeLabels { program, service, build, reason, signature, .. } = &labels;
+        let kind = BuildHasherDefault::<DefaultHasher>::default()
+            .hash_one((program, service, build, reason, signature));
+        if self.known.contains(&kind) {
+            return labels;
+        }
+        if self.known.len() < KINDS_MAX {
+            self.known.insert(kind);
+            return labels;
+        }
+        let [program, service, signature] = [OTHER; 3].map(str::to_owned);
+        let (build, reason) = (String::new(), String::new());
+        NoticeLabels { program, service, build, reason, signature, ..labels }
+    }
+}
+
+impl Default for CrashKinds {
+    fn default() -> CrashKinds {
+        CrashKinds { known: HashSet::new(), since: Instant::now() }
+    }
+}
+
 /// A crash as samples with the keys of their series: a count, the time since the start of the
 /// process, and the notice. `None` if a label is invalid.
 fn samples(
@@ -285,4 +329,26 @@ fn samples(
         Some((series.canonical_key(), series, sample))
     };
     samples.into_iter().map(with_key).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crashes_of_many_kinds_have_a_limited_number_of_series() {
+        let mut kinds = CrashKinds::default();
+        let labels = |program: usize| NoticeLabels {
+            program: program.to_string(),
+            time_ns: 7,
+            ..NoticeLabels::default()
+        };
+        for program in 0..KINDS_MAX {
+            assert_eq!(kinds.limit(labels(program)), labels(program));
+        }
+        let other = kinds.limit(labels(KINDS_MAX));
+        assert_eq!((other.program.as_str(), other.signature.as_str()), (OTHER, OTHER));
+        assert_eq!(other.time_ns, 7);
+        assert_eq!(kinds.limit(labels(5)), labels(5));
+    }
 }

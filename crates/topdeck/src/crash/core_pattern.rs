@@ -2,7 +2,7 @@
 //! names the program that the kernel starts when a process crashes (core(5)).
 
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,6 +11,7 @@ use ::crash::Spool;
 use anyhow::{Context as _, Result, bail, ensure};
 use client::print_stdout;
 
+use super::file_rights::take_file_rights;
 use super::former_handler;
 use super::trusted_file::{check_trusted_dir, open_trusted, read_trusted};
 
@@ -152,7 +153,7 @@ pub(super) fn install(options: &HandlerInstallOptions) -> Result<ExitCode> {
     let pattern = own_pattern(&program, &data_dir, &files.former, &former)?;
     let (spool, folder) = (Spool::new(&data_dir), Spool::folder(&data_dir));
     let spool_dir =
-        spool.create().with_context(|| format!("cannot create {}", folder.display()))?;
+        create_folder(&spool).with_context(|| format!("cannot create {}", folder.display()))?;
     files.write_pattern(&pattern)?;
     let mut text = format!("crashes of this host are handled; notices: {}\n", spool_dir.display());
     text.push_str(&match former.strip_prefix('|') {
@@ -170,6 +171,13 @@ pub(super) fn install(options: &HandlerInstallOptions) -> Result<ExitCode> {
     }
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Creates the folder of notices with the rights of its owner, as the handler writes in it.
+fn create_folder(spool: &Spool) -> io::Result<PathBuf> {
+    let create = || take_file_rights(spool.owner()).and_then(|()| spool.create());
+    let created = std::thread::scope(|threads| threads.spawn(create).join());
+    created.unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
 }
 
 /// The pattern that makes the kernel start topdeck.

@@ -23,8 +23,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ::crash::{
-    CoreDump, CrashNotice, CrashOrigin, ElfImage, ModuleMap, RandomRead, Spool, StackMemory,
-    parse_crash_text, signal_name,
+    COMPLETION_MAX, CoreDump, CrashNotice, CrashOrigin, ElfImage, ModuleMap, RandomRead, Spool,
+    StackMemory, parse_crash_text, signal_name,
 };
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -37,8 +37,6 @@ use super::recorded_input::RecordedInput;
 
 /// Time from the start of the handler after which the process is let go, or handed over.
 const HOLD_MAX: Duration = Duration::from_millis(150);
-/// Time for the stack to be walked. Later, the partial notice is sent.
-const COMPLETION_MAX: Duration = Duration::from_secs(20);
 /// Time for the shared memory to be read.
 const LAST_STATE_MAX: Duration = Duration::from_secs(5);
 /// Bytes of files with code that are read for one crash.
@@ -198,10 +196,8 @@ impl NoticeWriter {
             take_file_rights(spool.owner())?;
             // The first notice has no stack: a signature of its own. The agent does not send it
             // while this process has the file.
-            let partial = match spool.begin(&name, &notice.to_bytes())? {
-                Some(partial) => partial,
-                None => return Ok(()),
-            };
+            let Some(partial) = spool.begin(&name, &notice.to_bytes())? else { return Ok(()) };
+            let began = Instant::now();
             let slot = spool.handler_slot();
             let _ = to_main.send(slot.is_some());
             let captured = from_main.recv().unwrap_or_else(|_| Err("the handler ended".into()));
@@ -215,6 +211,10 @@ impl NoticeWriter {
             }
             notice.last_state =
                 last_state.recv_timeout(LAST_STATE_MAX).ok().flatten().unwrap_or(Value::Null);
+            // The agent sends the partial one.
+            if began.elapsed() > COMPLETION_MAX {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
             spool.finish(&name, &notice.to_bytes())?;
             drop((slot, partial));
             Ok(())
