@@ -169,7 +169,7 @@ fn settings(role: ServerRole, port: u16, statsd: u16) -> String {
     text += &format!("[statsd]\nudp = [\"127.0.0.1:{statsd}\"]\nunix = \"statsd.sock\"\n");
     if matches!(role, ServerRole::Serve | ServerRole::Agent) {
         text += "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\nprocesses = \
-                 false\nhiccup = false\nshm_metrics = false\n";
+                 false\nhiccup = false\nshm_metrics = false\ncgroups = false\n";
     }
     if matches!(role, ServerRole::Agent | ServerRole::AgentWithHost) {
         // An unreachable remote: measures the cost of the agent itself.

@@ -66,8 +66,8 @@ pub struct GroupNotification {
     pub resolved: BTreeSet<String>,
     /// Cause.
     pub reason: GroupReason,
-    /// A repetition is for those who were notified up to this time. It matters if nobody was on call
-    /// for an alert: others are not notified at each look.
+    /// A repetition is for those who were notified up to this time. It matters if nobody was on
+    /// call for an alert: others are not notified at each look.
     pub repeats_before_ns: i64,
 }
 
@@ -237,8 +237,8 @@ impl AlertGroups {
         unmuted.map(|(_, options)| options.receiver).collect()
     }
 
-    /// Sends the groups that are due. `send` returns the time at which the last message to the receiver was queued,
-    /// which is earlier than now if it already knew everything. After an error the group is due
+    /// Sends the groups that are due. `send` returns the time at which the last message to the
+    /// receiver was queued, which is earlier than now if it already knew everything. After an error the group is due
     /// again 5 s later, and the other groups wait for the next call. A panic costs one look at the
     /// group.
     pub fn flush_due<E>(

@@ -61,7 +61,7 @@ impl ServerProcess {
             "data_dir = \"data\"\ncollection_interval = \"1s\"\n{more}\n[http]\nlisten = \
              [\"127.0.0.1:{port}\"]\n[host]\nprocfs = false\nblock_io = false\nrun_queue = \
              false\nprocesses = false\nhiccup = false\nshm_metrics = false\ncrashes = \
-             false\n"
+             false\ncgroups = false\n"
         );
         std::fs::write(dir.path("topdeck.toml"), settings).expect("settings are written");
         let host = Ipv4Addr::LOCALHOST;
