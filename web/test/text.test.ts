@@ -37,6 +37,8 @@ test.each([
   [0.25, "ns", "0.25 ns"],
   [1e300, "B", "1e+285 PB"],
   [Infinity, "ns", "no upper bound"],
+  [250_000_000, "10*-9", "0.25"],
+  [12_500_000_000, "10*-9.%", "12.5 %"],
 ])("%d %s is %s", (number, unit, expected) => expect(formatValue(number, unit)).toBe(expected));
 
 test.each([

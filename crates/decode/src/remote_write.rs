@@ -79,8 +79,9 @@ pub fn decompress(body: &[u8], max: usize) -> Result<Vec<u8>, InputError> {
         return Err(wrong(format!("at most {max} bytes when decompressed"), length.to_string()));
     }
     if length > body.len().saturating_mul(EXPANSION_MAX) {
-        let found = format!("{} that say they become {length}", body.len());
-        return Err(wrong("bytes of snappy enough for their claim".to_owned(), found));
+        let found = format!("{} bytes that would become {length}", body.len());
+        let expected = "a whole block of snappy; compress the body in snappy's block format";
+        return Err(wrong(expected.to_owned(), found));
     }
     snap::raw::Decoder::new().decompress_vec(body).map_err(damage)
 }

@@ -157,8 +157,8 @@ mod tests {
             "a",
             "site:80",
             None,
-            "remote \"a\": invalid URL \"site:80\": scheme is neither http nor https; expected \
-             https://host:port/path",
+            "remote \"a\": invalid URL \"site:80\": scheme is missing: write http://site:80; \
+             expected https://host:port/path",
         );
         check(
             "a",

@@ -34,7 +34,8 @@ impl Endpoint {
         let (secure, usual) = match url.split_once("://").map(|(scheme, _)| scheme) {
             Some(scheme) if scheme.eq_ignore_ascii_case("http") => (false, 80),
             Some(scheme) if scheme.eq_ignore_ascii_case("https") => (true, 443),
-            _ => return Err(wrong("scheme is neither http nor https")),
+            Some(_) => return Err(wrong("scheme is neither http nor https")),
+            None => return Err(wrong(&format!("scheme is missing: write http://{url}"))),
         };
         Endpoint::parse_as(url, secure, Some(usual))
     }
@@ -124,7 +125,8 @@ mod tests {
 
     #[test]
     fn invalid_urls_are_rejected() {
-        check("site:80", "scheme is neither http nor https");
+        // "Neither http nor https" was said of an address without a scheme.
+        check("site:80", "scheme is missing: write http://site:80");
         check("ftp://site", "scheme is neither http nor https");
         check("http://me:secret@site/", "user name in the URL is not supported");
         check("http://site:99999/", "port is not a number from 0 to 65535");

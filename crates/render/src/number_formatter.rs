@@ -145,6 +145,10 @@ mod tests {
             (Some("share, 0 to 1"), 0.25, "25 %"),
             (Some("share, 0 to 1"), 0.00004, "0.004 %"),
             (Some("shares, of many"), 0.25, "0.25"),
+            // Billionths of another program were "250,000,000 10*-9".
+            (Some("10*-9"), 250_000_000.0, "0.25"),
+            (Some("10*-9.%"), 12_500_000_000.0, "12.5 %"),
+            (Some("10*3.B"), 4_000.0, "4 MB"),
             (None, 1_226_742_335.0, "1,226,742,335"),
             (None, f64::NAN, "unknown"),
             (None, f64::INFINITY, "infinity"),

@@ -121,6 +121,10 @@ impl ValueFormatter {
     }
 
     fn text(&self, value: f64, digits: i32, round: RoundingMode) -> String {
+        if let Some((power, rest)) = self.unit.as_ref().and_then(|unit| ucum_power(unit.name())) {
+            let scaled = ValueFormatter::new(crate::number_formatter::parse_unit(rest).as_ref());
+            return scaled.text(value * 10f64.powi(power), digits, round);
+        }
         let scales: &[(f64, &str)] = match &self.unit {
             Some(Unit::Bytes) => &SIZES,
             Some(unit) if unit.in_nanoseconds().is_some() => &TIMES,
@@ -149,6 +153,14 @@ impl ValueFormatter {
         };
         format!("{text} {}", scales[at].1)
     }
+}
+
+/// Power of ten and the rest of a unit of UCUM such as `10*-9` or `10*-9.%`.
+fn ucum_power(name: &str) -> Option<(i32, &str)> {
+    let rest = name.strip_prefix("10*")?;
+    let end = rest.find(|of: char| of != '-' && !of.is_ascii_digit()).unwrap_or(rest.len());
+    let (power, rest) = rest.split_at(end);
+    Some((power.parse().ok()?, rest.strip_prefix('.').unwrap_or(rest)))
 }
 
 /// Rounds to significant digits; digits before the decimal point are kept.

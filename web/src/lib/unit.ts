@@ -43,6 +43,9 @@ export function isTimeUnit(unit: string): boolean {
 export function formatValue(number: number | null, unit: string): string {
   if (number === null || Number.isNaN(number)) return "unknown";
   if (!Number.isFinite(number)) return number > 0 ? "no upper bound" : "no lower bound";
+  // Of UCUM: billionths of another program were "250M10*-9".
+  const power = /^10\*(-?\d+)\.?/.exec(unit);
+  if (power) return formatValue(number * 10 ** Number(power[1]), unit.slice(power[0].length));
   const scale = NANOSECONDS[unit];
   if (scale !== undefined) {
     const ns = number * scale;

@@ -325,8 +325,8 @@ fn snappy_length_is_checked_before_decompression() {
     // 2^31 bytes from a six-byte body.
     assert_eq!(
         error(&[0x80, 0x80, 0x80, 0x80, 0x08, 0], usize::MAX),
-        "byte 0: expected bytes of snappy enough for their claim, found 6 that say they become \
-         2147483648"
+        "byte 0: expected a whole block of snappy; compress the body in snappy's block format, \
+         found 6 bytes that would become 2147483648"
     );
     assert!(decompress(&V1[..V1.len() - 1], 1 << 20).is_err());
     assert!(decompress(b"", 1).is_err());
