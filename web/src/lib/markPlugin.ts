@@ -83,7 +83,7 @@ function writeTexts(
     const y = top + (at + 0.5) * row;
     // Legible over cells, which it does not hide.
     ctx.strokeStyle = cssValue(u.root, "--plot");
-    ctx.lineWidth = 3 * scale;
+    ctx.lineWidth = 5 * scale;
     ctx.strokeText(text, x, y);
     ctx.fillStyle = cssValue(u.root, colour);
     ctx.fillText(text, x, y);
