@@ -67,6 +67,8 @@ fn seeds() -> Vec<Vec<u8>> {
         }
     }
     seeds.push(fs::read(root().join("testdata/decode/traces/python.pb")).unwrap());
+    seeds.push(fs::read(root().join("testdata/decode/prometheus/openmetrics_2.txt")).unwrap());
+    seeds.extend(collectd_seeds());
     seeds.retain(|seed| seed.len() <= 1 << 14);
     seeds.sort();
     seeds.dedup();
@@ -88,6 +90,28 @@ fn ddsketch_seeds() -> Vec<Vec<u8>> {
         }
     }
     seeds
+}
+
+/// A packet with a value of each kind and a notification, and the same with a signature.
+fn collectd_seeds() -> [Vec<u8>; 2] {
+    let part = |kind: u16, body: &[u8]| {
+        let length = (body.len() + 4) as u16;
+        [&kind.to_be_bytes()[..], &length.to_be_bytes(), body].concat()
+    };
+    let values = [&[0, 4, 0, 1, 2, 3][..], &[0; 7], &[1], &1.5_f64.to_le_bytes(), &[7; 16]];
+    let packet = [
+        part(0, b"web-1\0"),
+        part(8, &(1_700_000_000_u64 << 30).to_be_bytes()),
+        part(2, b"interface\0"),
+        part(3, b"eth0\0"),
+        part(4, b"arc_counts\0"),
+        part(5, b"a\0"),
+        part(6, &values.concat()),
+        part(0x0100, b"full\0"),
+    ];
+    let packet = packet.concat();
+    let signed = [part(0x0200, &[&[9; 32][..], b"user"].concat()), packet.clone()].concat();
+    [packet, signed]
 }
 
 /// A request with a point of each kind, in both encodings.

@@ -97,7 +97,39 @@ fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     let seed = |(kind, name, bytes): (u8, &str, Vec<u8>)| {
         ("protocol_messages", format!("{kind} {name}"), [&[kind][..], &bytes].concat())
     };
-    all.into_iter().map(seed).chain(session_seeds()).collect()
+    all.into_iter().map(seed).chain(client_seeds()).chain(session_seeds()).collect()
+}
+
+/// What servers send to the clients of checks.
+fn client_seeds() -> Vec<(&'static str, String, Vec<u8>)> {
+    let greeting = [
+        &b"\x0a8.0.36\0\x07\0\0\0abcdefgh\0\xff\xff\x2d\x02\0\xff\xff\x15"[..],
+        &[0; 10],
+        b"ijklmnopqrst\0caching_sha2_password\0",
+    ];
+    let end = &[0xfe, 0, 0, 2, 0][..];
+    let mut packets = vec![greeting.concat()];
+    packets.extend([&[1][..], b"definition", end, b"\x017", &[0xfb], end].map(<[u8]>::to_vec));
+    let login = [greeting.concat(), b"\xfemysql_native_password\0abcdefghijklmnopqrst".to_vec()];
+    let of = |kind: u8, contents: &[&[u8]]| {
+        let contents = contents.concat();
+        [&[kind, contents.len() as u8][..], &contents].concat()
+    };
+    let name = of(6, &[&[0x2b, 6, 1, 2, 1, 1, 3, 0]]);
+    let binding = of(0x30, &[&name, &of(0x43, &[&[1, 44]])]);
+    let (id, zero) = (of(2, &[&[0, 0, 0, 1]]), of(2, &[&[0]]));
+    let body = of(0xa2, &[&id, &zero, &zero, &of(0x30, &[&binding])]);
+    let response = of(0x30, &[&of(2, &[&[1]]), &of(4, &[b"public"]), &body]);
+    let frames = b"\x01\x03Hel\x80\x02lo\x89\x05Hello\x82\x7e\0\x03abc\x88\x05\x03\xe9bye";
+    let head = b"HTTP/1.1 101 X\r\nSec-WebSocket-Accept: x\r\n\r\n";
+    let all: [(&str, &str, Vec<u8>); 5] = [
+        ("mysql_client", "result", packets.join(&0xaa)),
+        ("mysql_client", "login", login.join(&0xaa)),
+        ("snmp", "response", response),
+        ("websocket", "frames", frames.to_vec()),
+        ("websocket", "handshake", head.to_vec()),
+    ];
+    all.into_iter().map(|(target, name, bytes)| (target, name.to_owned(), bytes)).collect()
 }
 
 /// The sessions of all observers.
