@@ -1,8 +1,8 @@
 //! Resources of systemd units and containers, from the files of cgroup version 2.
 //!
-//! The tree is walked at each scrape, some 20 us per cgroup: units and containers come and go. A
-//! unit or container includes everything below it. Of two cgroups with the same labels, the first
-//! one found is reported for as long as it exists: their counters cannot be told apart.
+//! The tree is walked at each scrape, because units and containers come and go. A unit or container
+//! includes everything below it. Of two cgroups with the same labels, the first one found is
+//! reported for as long as it exists: their counters cannot be told apart.
 //!
 //! Source: kernel, Documentation/admin-guide/cgroup-v2.rst.
 

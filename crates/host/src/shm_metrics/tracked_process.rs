@@ -367,3 +367,26 @@ fn exit_message(state: ProcessState, in_flight: u64, oldest_ns: u64) -> Option<S
         ),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_have_the_labels_of_their_unit_before_their_own() {
+        let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let labels = prepend_label(&[label("unit", "of the program")], "operation", "requests");
+        let owned = own_labels(&labels, &vec![label("unit", "shop.service")]);
+        let expected = [
+            label("operation", "requests"),
+            label("unit", "shop.service"),
+            label("unit", "of the program"),
+        ];
+        assert_eq!(owned, expected);
+        // The later one is renamed.
+        let pairs = crate::shm_metrics::rows::labels("web-1", &[], &owned);
+        let names: Vec<&str> = pairs.iter().map(|(name, _)| name.as_ref()).collect();
+        assert_eq!(names, ["host", "operation", "unit", "exported_unit"]);
+        assert_eq!(own_labels(&labels, &OwnerLabels::new()), labels);
+    }
+}
