@@ -1,7 +1,7 @@
 //! Series sink trait: samples grouped by series.
 
 use hist::codec::frame_body::HistogramBody;
-use model::{Exemplar, Gap, Result, Sample, SampleValue, Series};
+use model::{Exemplar, Gap, LadderCell, Result, Sample, SampleValue, Series};
 
 use crate::exemplar::{DecodedExemplar, ExemplarProblem};
 use crate::spans::SpanSummary;
@@ -43,6 +43,9 @@ pub trait SeriesSink {
     fn wants_span(&mut self, _key: &[u8], _time: i64, _value: f64, _rank: u64) -> bool {
         true
     }
+    /// Numbers of the spans of the series with a key, by cell of the exemplars. They ended in the
+    /// minute of a time.
+    fn span_counts(&mut self, _key: &[u8], _time: i64, _counts: &[(LadderCell, u64)]) {}
     /// Whether a span name of a service may become a label. Sinks that store series bound their
     /// number; [`crate::spans::OTHER_NAME`] stands for further ones, and is itself refused for a
     /// service beyond the number of services.

@@ -7,7 +7,8 @@ use decode::spans::trace::RawSpan;
 use decode::{ExemplarProblem, SeriesSink};
 use hist::codec::frame_body::HistogramBody;
 use model::{
-    BatchWriter, Exemplar, ExemplarSource, Gap, Sample, SampleValue, Series, span_sampling_key,
+    BatchWriter, Exemplar, ExemplarSource, Gap, LadderCell, Sample, SampleValue, Series,
+    span_sampling_key,
 };
 use store::{NewSeries, Store};
 
@@ -16,7 +17,7 @@ use crate::key_encoding::SeriesKeyEncoding;
 use crate::rejections::{Rejection, Rejections};
 use crate::series_cache::{CachedSeries, SeriesCache};
 use crate::span_bytes::SpanBytes;
-use crate::span_ranks::RankedSpan;
+use crate::span_ranks::{RankedSpan, RankedSpans};
 
 /// Maximum size of the exemplars of a batch; further ones are rejected. Some 10,000 without
 /// attributes.
@@ -43,8 +44,8 @@ pub struct IngestWriter {
     /// Whether a truncation of the last exemplar is to be counted: it was accepted, and is not
     /// counted as truncated yet.
     counts_truncation: bool,
-    /// Spans among the exemplars.
-    ranked_spans: Vec<RankedSpan>,
+    /// Spans among the exemplars, and numbers of all spans.
+    ranked_spans: RankedSpans,
     /// All valid spans, of which some may be kept with their traces.
     pub(crate) spans: SpanBytes,
     /// Measurements: the count of a histogram, 1 for a number or text.
@@ -117,7 +118,7 @@ impl IngestWriter {
             is_too_large: false,
             exemplars,
             counts_truncation: false,
-            ranked_spans: Vec::new(),
+            ranked_spans: RankedSpans::default(),
             spans: SpanBytes::default(),
             values: 0,
             admission: None,
@@ -181,13 +182,16 @@ impl IngestWriter {
         discarded
     }
 
-    /// The spans among the exemplars of the batch that is appended.
-    pub(crate) fn take_ranked_spans(&mut self) -> Vec<RankedSpan> {
+    /// The spans among the exemplars of the batch that is appended; decides which of their traces
+    /// are kept.
+    pub(crate) fn take_ranked_spans(&mut self) -> RankedSpans {
         self.discard_excess_exemplars();
-        match self.batch.exemplar_bytes() {
-            0 => Vec::new(),
-            _ => std::mem::take(&mut self.ranked_spans),
+        let mut ranked = std::mem::take(&mut self.ranked_spans);
+        if self.batch.exemplar_bytes() == 0 {
+            ranked.spans.clear();
         }
+        self.spans.kept = self.series_cache.spans.ranks.kept_traces(&mut ranked);
+        ranked
     }
 
     /// Whether the batch is empty.
@@ -331,8 +335,8 @@ impl SeriesSink for IngestWriter {
                     if exemplar.source == ExemplarSource::Span {
                         let rank = span_sampling_key(&exemplar.trace_id, &exemplar.span_id);
                         let (time, value) = (exemplar.time, exemplar.value);
-                        self.ranked_spans.push(RankedSpan::new(key, time, value, rank));
-                        self.spans.keep(exemplar.trace_id);
+                        let ranked = RankedSpan::new(key, time, value, rank);
+                        self.ranked_spans.spans.push((ranked, exemplar.trace_id));
                     }
                     return true;
                 }
@@ -354,6 +358,12 @@ impl SeriesSink for IngestWriter {
     fn wants_span(&mut self, key: &[u8], time: i64, value: f64, rank: u64) -> bool {
         self.exemplars.is_enabled()
             && self.series_cache.spans.ranks.wants(&RankedSpan::new(key, time, value, rank))
+    }
+
+    fn span_counts(&mut self, key: &[u8], time: i64, counts: &[(LadderCell, u64)]) {
+        if self.exemplars.is_enabled() {
+            self.ranked_spans.count(key, time, counts);
+        }
     }
 
     fn admits_span_name(&mut self, service: &str, namespace: &str, name: &str) -> bool {

@@ -26,7 +26,7 @@ pub(crate) struct SpanBytes {
     pub(crate) entries: Vec<SpanEntry>,
     /// Address, length and offset of the last resource and scope: requests repeat them.
     last: [(usize, usize, u32); 2],
-    /// Traces with a span that was accepted as an exemplar.
+    /// Traces that are kept because of a span that was accepted as an exemplar.
     pub(crate) kept: Vec<TraceId>,
     is_sorted: bool,
 }
@@ -41,11 +41,6 @@ impl SpanBytes {
         let at = self.put(span.span);
         self.entries.push(SpanEntry { trace_id: span.trace_id, resource, scope, span: at });
         self.is_sorted = false;
-    }
-
-    /// Declares that a span of a trace was accepted as an exemplar.
-    pub(crate) fn keep(&mut self, trace_id: TraceId) {
-        self.kept.push(trace_id);
     }
 
     fn put(&mut self, message: &[u8]) -> u32 {
@@ -107,25 +102,27 @@ impl SpanBytes {
 
     pub(crate) fn sort(&mut self) {
         if !self.is_sorted {
-            self.entries.sort_unstable_by_key(|entry| (entry.trace_id, entry.span));
+            self.entries.sort_unstable_by_key(|entry| (order(&entry.trace_id), entry.span));
             self.is_sorted = true;
         }
     }
 
     /// Removes and returns entries of traces, which ascend, as far as there is room. Entries that
     /// never have room are removed too.
-    pub(crate) fn take(
+    pub(crate) fn take<'w>(
         &mut self,
-        wanted: &mut [WantedTrace],
+        wanted: impl Iterator<Item = &'w mut WantedTrace>,
         room: &mut BatchRoom,
     ) -> Vec<SpanEntry> {
-        if wanted.is_empty() {
+        let mut wanted = wanted.peekable();
+        if wanted.peek().is_none() {
             return Vec::new();
         }
         self.sort();
         let (mut taken, mut at, mut removed) = (Vec::new(), 0, 0);
         for trace in wanted {
-            at += self.entries[at..].partition_point(|entry| entry.trace_id < trace.trace_id);
+            let id = order(&trace.trace_id);
+            at += self.entries[at..].partition_point(|entry| order(&entry.trace_id) < id);
             let mut last_shared = (NONE, NONE);
             while let Some(entry) = self.entries.get(at).filter(|it| it.trace_id == trace.trace_id)
             {
@@ -179,6 +176,13 @@ pub(crate) struct WantedTrace {
     pub(crate) dropped: usize,
     /// Whether spans stay where they are.
     pub(crate) is_left: bool,
+    /// Whether the buffer may have spans of it.
+    pub(crate) is_buffered: bool,
+}
+
+/// A number by which trace ids are in their order, which is faster to compare.
+fn order(trace_id: &TraceId) -> u128 {
+    u128::from_be_bytes(*trace_id)
 }
 
 /// How much a batch may take, as received: spans, and their resource and scope once per trace.

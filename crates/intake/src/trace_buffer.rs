@@ -240,29 +240,35 @@ impl TraceBuffer {
                 wanted.insert(trace_id);
             }
         }
-        let ids = request.entries.chunk_by(|a, b| a.trace_id == b.trace_id);
-        let ids = ids.filter_map(|group| Some(group.first()?.trace_id));
-        wanted.extend(ids.filter(|id| state.kept(id).is_some()));
+        // Of other kept traces the buffer has no spans: it is not searched for them.
+        let mut wanted: BTreeMap<TraceId, bool> = wanted.into_iter().map(|id| (id, true)).collect();
+        for group in request.entries.chunk_by(|a, b| a.trace_id == b.trace_id) {
+            let Some(SpanEntry { trace_id, .. }) = group.first() else { continue };
+            if state.kept(trace_id).is_some() {
+                wanted.entry(*trace_id).or_default();
+            }
+        }
         let mut room_of = |trace_id| {
             let used = state.kept(&trace_id).map_or(0, |kept| kept.bytes);
             self.policy.trace_bytes_max.saturating_sub(used)
         };
         let mut wanted: Vec<WantedTrace> = wanted
             .into_iter()
-            .map(|trace_id| {
+            .map(|(trace_id, is_buffered)| {
                 let room = room_of(trace_id);
-                WantedTrace { trace_id, room, dropped: 0, is_left: false }
+                WantedTrace { trace_id, room, dropped: 0, is_left: false, is_buffered }
             })
             .collect();
         let rooms: Vec<usize> = wanted.iter().map(|trace| trace.room).collect();
         for segment in &mut state.segments {
-            let entries = segment.spans.take(&mut wanted, &mut room);
+            let buffered = wanted.iter_mut().filter(|trace| trace.is_buffered);
+            let entries = segment.spans.take(buffered, &mut room);
             if !entries.is_empty() {
                 taken.buffered.append(&segment.spans, &entries);
                 taken.origins.push((segment.number, entries));
             }
         }
-        taken.own = request.take(&mut wanted, &mut room);
+        taken.own = request.take(wanted.iter_mut(), &mut room);
         for (trace, before) in wanted.iter().zip(rooms) {
             self.counters.cut.add(trace.dropped as u64);
             if trace.is_left {

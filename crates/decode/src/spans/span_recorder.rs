@@ -326,6 +326,9 @@ fn write_exemplars(
     sink: &mut dyn SeriesSink,
 ) {
     let (series_key, mut series) = (group.key(0), || group.durations());
+    if let Some(first) = sample.iter().next() {
+        sink.span_counts(&series_key, first.time, sample.counts());
+    }
     for candidate in sample.iter() {
         let SpanCandidate { key, value, time, trace_id, span_id, resource, span } = candidate;
         if !sink.wants_span(&series_key, *time, *value, *key) {

@@ -35,20 +35,28 @@ pub(super) struct SpanSample<'a> {
     maximum: SpanCandidate<'a>,
     /// By cell, then by key.
     others: Vec<(LadderCell, SpanCandidate<'a>)>,
+    /// Numbers of all spans that were offered.
+    counts: Vec<(LadderCell, u64)>,
 }
 
 impl<'a> SpanSample<'a> {
     pub(super) fn new(first: SpanCandidate<'a>) -> SpanSample<'a> {
-        SpanSample { maximum: first, others: Vec::new() }
+        let counts = vec![(LadderCell::of(first.value), 1)];
+        SpanSample { maximum: first, others: Vec::new(), counts }
     }
 
     pub(super) fn offer(&mut self, mut offered: SpanCandidate<'a>) {
+        let mut cell = LadderCell::of(offered.value);
+        match self.counts.iter_mut().find(|(known, _)| *known == cell) {
+            Some((_, count)) => *count = count.saturating_add(1),
+            None => self.counts.push((cell, 1)),
+        }
         let is_larger = offered.value > self.maximum.value
             || offered.value == self.maximum.value && offered.key < self.maximum.key;
         if is_larger {
             std::mem::swap(&mut self.maximum, &mut offered);
+            cell = LadderCell::of(offered.value);
         }
-        let cell = LadderCell::of(offered.value);
         let start = self.others.partition_point(|(known, _)| *known < cell);
         let rest = self.others.get(start..).unwrap_or_default();
         let count = rest.iter().take_while(|(known, _)| *known == cell).count();
@@ -60,6 +68,11 @@ impl<'a> SpanSample<'a> {
             self.others.remove(start.saturating_add(count).saturating_sub(1));
         }
         self.others.insert(start.saturating_add(before), (cell, offered));
+    }
+
+    /// Number of spans that were offered, by cell.
+    pub(super) fn counts(&self) -> &[(LadderCell, u64)] {
+        &self.counts
     }
 
     /// The kept spans.

@@ -29,7 +29,7 @@ fn request(spans: &[(u8, u8)], kept: &[u8]) -> SpanBytes {
         let trace_id = [*trace; 16];
         request.push(&RawSpan { trace_id, resource: &resource, scope: &[], span: &span });
     }
-    kept.iter().for_each(|trace| request.keep([*trace; 16]));
+    kept.iter().for_each(|trace| request.kept.push([*trace; 16]));
     request
 }
 
@@ -150,7 +150,7 @@ fn resource_of_each_trace_is_counted() {
     for trace in 1..=200 {
         let (span, trace_id) = (message(trace, 1, ""), [trace; 16]);
         many.push(&RawSpan { trace_id, resource: &resource, scope: &[], span: &span });
-        many.keep(trace_id);
+        many.kept.push(trace_id);
     }
     let mut found = 0;
     for now in 0..6 {
