@@ -8,12 +8,14 @@ mod span_filter;
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use axum::routing;
 use decode::spans::trace::{Trace, TraceProblems, id_text, parse_trace_id};
 use http::{HeaderMap, HeaderValue, header};
+use intake::TraceFate;
 use model::TraceId;
 use store::StoredTrace;
 
@@ -183,7 +185,7 @@ async fn with_trace(
     let trace_id: TraceId = parse_trace_id(&id).ok_or_else(|| {
         ApiError::invalid_parameter("id", &id, "a trace id of up to 32 hexadecimal digits")
     })?;
-    let store = context.queries.store()?;
+    let (store, intake) = (context.queries.store()?, Arc::clone(&context.intake));
     let work = move |active: &ActiveQuery| {
         let (mut reserved, mut failure) = (0, None);
         // A block, and what is copied of it.
@@ -202,11 +204,24 @@ async fn with_trace(
         let stored = store.trace(&trace_id, &mut reserve)?;
         failure.map_or(Ok(()), Err)?;
         let stored = stored.ok_or_else(|| {
-            ApiError::NotFound(format!(
-                "trace {} is not stored: its spans are elsewhere, were not kept, or are older than \
-                 the retention; an exemplar of it may exist all the same",
-                id_text(&trace_id)
-            ))
+            let reason = match intake.trace_fate(&trace_id) {
+                Some(TraceFate::Waiting) => {
+                    "it was received, and its spans wait for one that is kept as an exemplar"
+                }
+                Some(TraceFate::Dropped) => {
+                    "it was received and not kept: none of its spans is among the slowest, or the \
+                     sample of the others"
+                }
+                Some(TraceFate::Evicted) => {
+                    "it was received and dropped before its time, because `max_buffer` of \
+                     [traces] was reached"
+                }
+                Some(TraceFate::Kept) | None => {
+                    "its spans are elsewhere, were not kept, or are older than the retention; an \
+                     exemplar of it may exist all the same"
+                }
+            };
+            ApiError::NotFound(format!("trace {} is not stored: {reason}", id_text(&trace_id)))
         })?;
         answer(&stored, active)
     };

@@ -52,8 +52,9 @@ pub trait SeriesSink {
     fn admits_span_name(&mut self, _service: &str, _namespace: &str, _name: &str) -> bool {
         true
     }
-    /// A valid span, for sinks that keep whole traces.
-    fn span(&mut self, _span: &RawSpan<'_>) {}
+    /// A valid span, for sinks that keep whole traces. Of a root, the cell of its duration in
+    /// milliseconds.
+    fn span(&mut self, _span: &RawSpan<'_>, _root: Option<LadderCell>) {}
     /// Counts of the spans of a request.
     fn count_spans(&mut self, _summary: &SpanSummary) {}
 }

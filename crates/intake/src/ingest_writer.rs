@@ -370,9 +370,9 @@ impl SeriesSink for IngestWriter {
         self.series_cache.spans.admits_name(service, namespace, name)
     }
 
-    fn span(&mut self, span: &RawSpan<'_>) {
+    fn span(&mut self, span: &RawSpan<'_>, root: Option<LadderCell>) {
         if self.exemplars.is_enabled() && self.series_cache.spans.traces.is_enabled() {
-            self.spans.push(span);
+            self.spans.push(span, root);
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use journal::supervisor::DamageAcknowledgement;
 use journal::{BatchIdentity, Supervisor, WallClock};
-use model::{Batch, Gap, SeriesId};
+use model::{Batch, Gap, SeriesId, TraceId};
 
 use crate::absence_monitor::{AbsenceMonitor, SourceActivity};
 use crate::acknowledged_damage::AcknowledgedDamage;
@@ -32,7 +32,7 @@ use crate::self_metrics;
 use crate::series_cache::SeriesCache;
 use crate::settings::Settings;
 use crate::space_monitor::SpaceMonitor;
-use crate::trace_buffer::KEPT_NS;
+use crate::trace_buffer::{KEPT_NS, TraceFate};
 use crate::write_target::WriteTarget;
 
 /// Maximum jump of sequences of a sender with numbers of its own. A sender cannot lose more
@@ -92,7 +92,7 @@ impl Intake {
             series_cache.spans.traces.restore(recent, started_at);
         }
         let buffered = Arc::clone(&series_cache);
-        meter.register_collector(move |all| all.push(buffered.spans.traces.snapshot()));
+        meter.register_collector(move |all| buffered.spans.traces.snapshot(all));
         let shared = Arc::new(IntakeState {
             sequences: Mutex::default(),
             known_keys,
@@ -159,6 +159,17 @@ impl Intake {
     /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
+    }
+
+    /// What became of a trace that was received, if that is remembered.
+    pub fn trace_fate(&self, trace_id: &TraceId) -> Option<TraceFate> {
+        self.shared.series_cache.spans.traces.fate(trace_id)
+    }
+
+    /// Numbers of traces since the start whose root was received: kept, dropped when their time was
+    /// over, and dropped earlier.
+    pub fn trace_counts(&self) -> [u64; 3] {
+        self.shared.series_cache.spans.traces.root_counts()
     }
 
     /// The own metrics.

@@ -70,5 +70,5 @@ pub use producer::Producer;
 pub use rejected_input::{RejectedInput, SourceProblem};
 pub use restartable::{Restartable, catch_panic_async, keep_running};
 pub use settings::Settings;
-pub use trace_buffer::TracePolicy;
+pub use trace_buffer::{TraceFate, TracePolicy};
 pub use write_target::WriteTarget;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use decode::spans::trace::RawSpan;
-use model::TraceId;
+use model::{LadderCell, TraceId};
 
 /// Absent scope or resource, or a span that was taken.
 const NONE: u32 = u32::MAX;
@@ -17,6 +17,8 @@ pub(crate) struct SpanEntry {
     resource: u32,
     scope: u32,
     pub(crate) span: u32,
+    /// Of a root, the cell of its duration.
+    pub(crate) root: Option<LadderCell>,
 }
 
 /// Spans of a request or a segment.
@@ -32,14 +34,14 @@ pub(crate) struct SpanBytes {
 }
 
 impl SpanBytes {
-    pub(crate) fn push(&mut self, span: &RawSpan<'_>) {
+    pub(crate) fn push(&mut self, span: &RawSpan<'_>, root: Option<LadderCell>) {
         if self.bytes.len().saturating_add(span.span.len()) > (u32::MAX / 2) as usize {
             return;
         }
         let resource = self.put_shared(0, span.resource);
         let scope = self.put_shared(1, span.scope);
         let at = self.put(span.span);
-        self.entries.push(SpanEntry { trace_id: span.trace_id, resource, scope, span: at });
+        self.entries.push(SpanEntry { trace_id: span.trace_id, resource, scope, span: at, root });
         self.is_sorted = false;
     }
 

@@ -13,13 +13,13 @@
 //! buffer are *pending*. So a span is in the journal once, unless its sender repeats it. If the
 //! batch is too large, they do not come back: they would make the next one too large as well.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use decode::spans::trace::{self, AttributeFilter, RawSpan};
-use model::{BatchWriter, TraceId, TraceSpans};
+use model::{BatchWriter, LadderCell, TraceId, TraceSpans, splitmix64};
 
 use crate::meter::{EventCounter, Meter, MetricSnapshot, SnapshotValue};
 use crate::span_bytes::{BatchRoom, SpanBytes, SpanEntry, WantedTrace};
@@ -64,6 +64,10 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 const GROWTH_MAX: usize = 4;
 /// Time after a refused batch in which batches take no spans, in nanoseconds: most are refused too.
 const REFUSAL_PAUSE: i64 = 1_000_000_000;
+/// Dropped traces that are remembered; twice as many take about 5 MB.
+const DROPPED_MAX: usize = 100_000;
+/// Shortest and longest duration of which roots are counted apart, in milliseconds.
+const ROOT_DURATIONS: (f64, f64) = (1e-3, 1e6);
 /// Size of an entry of a batch beside its spans: flags, trace id, length.
 const TRACE_BYTES: usize = 22;
 
@@ -86,7 +90,28 @@ struct BufferState {
     rotated_at: i64,
     pending: BTreeSet<TraceId>,
     refused_at: Option<i64>,
+    /// The last traces that were dropped, by a hash of their id: the present ones, and those
+    /// before. Whether their time was over.
+    dropped: [HashMap<u64, bool>; 2],
+    /// Roots of traces that were kept, dropped and evicted, by their duration.
+    roots: BTreeMap<LadderCell, [u64; 3]>,
 }
+
+/// What became of a trace that was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceFate {
+    /// It is kept.
+    Kept,
+    /// Its spans wait for the decision.
+    Waiting,
+    /// Its spans waited for as long as they do, and none of their traces was kept meanwhile.
+    Dropped,
+    /// Its spans were dropped earlier, because those that wait took too much memory.
+    Evicted,
+}
+
+/// Traces in the journal, and why others are not, as metrics say it.
+const OUTCOMES: [&str; 3] = ["kept", "dropped", "evicted"];
 
 #[derive(Debug, Default)]
 struct KeptTrace {
@@ -168,14 +193,46 @@ impl TraceBuffer {
         self.policy.is_enabled
     }
 
-    /// Memory of the buffered spans, as a metric.
-    pub(crate) fn snapshot(&self) -> MetricSnapshot {
-        MetricSnapshot {
+    /// Memory of the buffered spans, and numbers of traces, as metrics.
+    pub(crate) fn snapshot(&self, all: &mut Vec<MetricSnapshot>) {
+        let state = self.lock();
+        all.push(MetricSnapshot {
             name: "topdeck_trace_buffer_bytes",
             help: "Memory of spans whose trace is not decided on in bytes",
             labels: Vec::new(),
-            value: SnapshotValue::Gauge(self.lock().memory as f64),
+            value: SnapshotValue::Gauge(state.memory as f64),
+        });
+        for (cell, counts) in &state.roots {
+            for (outcome, count) in OUTCOMES.iter().zip(counts).filter(|(_, count)| **count > 0) {
+                let from = ("from_ms".to_owned(), cell.bounds().start.to_string());
+                all.push(MetricSnapshot {
+                    name: "topdeck_traces_total",
+                    help: "Traces whose root was received, by outcome and duration of the root",
+                    labels: vec![from, ("outcome".to_owned(), (*outcome).to_owned())],
+                    value: SnapshotValue::Counter(*count as f64),
+                });
+            }
         }
+    }
+
+    /// Numbers of traces whose root was received: kept, dropped, evicted.
+    pub(crate) fn root_counts(&self) -> [u64; 3] {
+        let state = self.lock();
+        state.roots.values().fold([0; 3], |sum, of| [0, 1, 2].map(|at| sum[at] + of[at]))
+    }
+
+    /// What became of a trace, if that is remembered.
+    pub(crate) fn fate(&self, trace_id: &TraceId) -> Option<TraceFate> {
+        let mut state = self.lock();
+        if state.kept(trace_id).is_some() {
+            return Some(TraceFate::Kept);
+        }
+        let mut waiting = state.segments.iter().flat_map(|segment| &segment.spans.entries);
+        if waiting.any(|entry| entry.trace_id == *trace_id) {
+            return Some(TraceFate::Waiting);
+        }
+        let known = state.dropped.iter().find_map(|of| of.get(&hash_of(trace_id)));
+        known.map(|is_over| if *is_over { TraceFate::Dropped } else { TraceFate::Evicted })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BufferState> {
@@ -338,6 +395,11 @@ impl TraceBuffer {
     pub(crate) fn commit(&self, taken: &TakenSpans, mut rest: SpanBytes, now: i64) {
         let found = taken.buffered.entries.len() + taken.own.len();
         if found > 0 {
+            let mut state = self.lock();
+            for entry in taken.buffered.entries.iter().chain(&taken.own) {
+                state.count_root(entry, 0);
+            }
+            drop(state);
             self.counters.written.add((found - taken.left_out) as u64);
             self.counters.cut.add(taken.left_out as u64);
         }
@@ -432,12 +494,12 @@ impl TraceBuffer {
         state.memory = state.memory.saturating_sub(before).saturating_add(after);
         self.is_used.store(true, Ordering::Relaxed);
         while state.memory > self.policy.buffer_bytes_max && !state.segments.is_empty() {
-            self.pop(state, &self.counters.evicted);
+            self.pop(state, false);
         }
     }
 
-    /// Drops the oldest segment.
-    fn pop(&self, state: &mut BufferState, counter: &EventCounter) {
+    /// Drops the oldest segment, because its time is over or there are too many.
+    fn pop(&self, state: &mut BufferState, is_over: bool) {
         let Some(segment) = state.segments.pop_front() else { return };
         state.memory = state.memory.saturating_sub(segment.spans.memory());
         let mut cut = 0;
@@ -450,7 +512,19 @@ impl TraceBuffer {
                 }
             }
         }
+        for group in segment.spans.entries.chunk_by(|a, b| a.trace_id == b.trace_id) {
+            let Some(first) = group.first() else { continue };
+            if state.kept(&first.trace_id).is_some() {
+                continue;
+            }
+            if state.dropped[0].len() >= DROPPED_MAX {
+                state.dropped[1] = std::mem::take(&mut state.dropped[0]);
+            }
+            state.dropped[0].insert(hash_of(&first.trace_id), is_over);
+            group.iter().for_each(|entry| state.count_root(entry, if is_over { 1 } else { 2 }));
+        }
         self.counters.cut.add(cut as u64);
+        let counter = if is_over { &self.counters.expired } else { &self.counters.evicted };
         counter.add((segment.spans.entries.len() - cut) as u64);
     }
 
@@ -458,7 +532,7 @@ impl TraceBuffer {
         let time = i64::try_from(self.policy.buffer_time.as_nanos()).unwrap_or(i64::MAX);
         let is_over = |segment: &SpanSegment| segment.since.saturating_add(time) <= now;
         while state.segments.front().is_some_and(is_over) {
-            self.pop(state, &self.counters.expired);
+            self.pop(state, true);
         }
         let is_used = !(state.segments.is_empty() && state.pending.is_empty());
         self.is_used.store(is_used, Ordering::Relaxed);
@@ -470,7 +544,21 @@ impl TraceBuffer {
     }
 }
 
+/// A hash of a trace id.
+fn hash_of(trace_id: &TraceId) -> u64 {
+    let id = u128::from_le_bytes(*trace_id);
+    splitmix64(id as u64) ^ (id >> 64) as u64
+}
+
 impl BufferState {
+    /// Counts a root with an outcome.
+    fn count_root(&mut self, entry: &SpanEntry, outcome: usize) {
+        let Some(cell) = entry.root else { return };
+        let (first, last) = ROOT_DURATIONS;
+        let cell = cell.clamp(LadderCell::of(first), LadderCell::of(last));
+        self.roots.entry(cell).or_default()[outcome] += 1;
+    }
+
     /// Whether the trace was not kept before.
     fn keep(&mut self, trace_id: TraceId) -> bool {
         let is_new = self.kept(&trace_id).is_none();

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -139,7 +140,7 @@ fn time_range(parameters: &Parameters, now: i64) -> Result<Range<i64>, ApiError>
 
 pub(super) async fn search(context: Context, parameters: Parameters) -> Result<Response, ApiError> {
     let search = TraceSearch::parse(&parameters, context.intake.now())?;
-    let store = context.queries.store()?;
+    let (store, intake) = (context.queries.store()?, Arc::clone(&context.intake));
     let work = move |active: &ActiveQuery| {
         let candidates = search.find_candidates(&store, active)?;
         let (matches, next_end) = search.complete(&store, active, &candidates)?;
@@ -156,7 +157,8 @@ pub(super) async fn search(context: Context, parameters: Parameters) -> Result<R
                 let (seconds, rest) = (end / 1_000_000_000, end % 1_000_000_000);
                 write!(out, ",\"next_end\":\"{seconds}.{rest:09}\"")?;
             }
-            out.write_str("}}")
+            let [kept, dropped, evicted] = intake.trace_counts();
+            write!(out, ",\"kept\":{kept},\"dropped\":{dropped},\"evicted\":{evicted}}}}}")
         })
     };
     context.run_heavy("trace_search", None, work).await

@@ -9,7 +9,10 @@ use std::collections::{HashMap, HashSet};
 
 use hist::Histogram;
 use hist::codec::header::Temporality;
-use model::{Exemplar, ExemplarSource, Sample, SampleValue, Series, SeriesKind, span_sampling_key};
+use model::{
+    Exemplar, ExemplarSource, LadderCell, Sample, SampleValue, Series, SeriesKind,
+    span_sampling_key,
+};
 use protocol::fingerprint::SqlDialect;
 
 use super::adjusted_count::AdjustedCount;
@@ -145,7 +148,9 @@ impl<'a, 's> SpanRecorder<'a, 's> {
         if !self.seen.insert((ids, span.kind)) {
             return self.summary.reject(SpanProblem::Duplicate, span.name);
         }
-        self.sink.span(&RawSpan { trace_id: ids.0, resource, scope, span: span.bytes() });
+        let value = end.saturating_sub(start) as f64 / MILLISECOND;
+        let root = span.parent_id.iter().all(|byte| *byte == 0).then(|| LadderCell::of(value));
+        self.sink.span(&RawSpan { trace_id: ids.0, resource, scope, span: span.bytes() }, root);
         if let Some(resource) = self.pending_resource.take()
             && self.resources.last() != Some(&resource)
         {
@@ -154,7 +159,6 @@ impl<'a, 's> SpanRecorder<'a, 's> {
         let count = AdjustedCount::from_trace_state(span.trace_state);
         let (group, is_other) = self.group_of(&span);
         let key = span_sampling_key(&ids.0, &ids.1);
-        let value = end.saturating_sub(start) as f64 / MILLISECOND;
         let slot_end = end_of_slot(end);
         let slot = self.slots.entry((group, slot_end)).or_insert_with(|| {
             // Independent of the sample, which prefers low keys.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
 
-use ::model::{Gap, Sample, Series};
+use ::model::{Gap, LadderCell, Sample, Series};
 use decode::influx::TimestampPrecision;
 use decode::remote_read::{self, MATCHERS_MAX, QUERIES_MAX};
 use decode::remote_write::{self, RemoteWriteVersion};
@@ -248,7 +248,7 @@ impl SeriesSink for KeyedSeries {
 
     fn gap(&mut self, _: Gap) {}
 
-    fn span(&mut self, span: &RawSpan<'_>) {
+    fn span(&mut self, span: &RawSpan<'_>, _root: Option<LadderCell>) {
         let filter = |name: &str, value: &dyn Fn() -> String| match name.len() % 3 {
             0 => AttributeAction::Replace(value()),
             1 => AttributeAction::Keep,

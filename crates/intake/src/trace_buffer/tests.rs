@@ -27,7 +27,8 @@ fn request(spans: &[(u8, u8)], kept: &[u8]) -> SpanBytes {
     for (trace, id) in spans {
         let span = message(*trace, *id, "a name");
         let trace_id = [*trace; 16];
-        request.push(&RawSpan { trace_id, resource: &resource, scope: &[], span: &span });
+        let span = RawSpan { trace_id, resource: &resource, scope: &[], span: &span };
+        request.push(&span, (*id == 1).then(|| LadderCell::of(20.0)));
     }
     kept.iter().for_each(|trace| request.kept.push([*trace; 16]));
     request
@@ -149,7 +150,7 @@ fn resource_of_each_trace_is_counted() {
     let resource = attribute.repeat(128);
     for trace in 1..=200 {
         let (span, trace_id) = (message(trace, 1, ""), [trace; 16]);
-        many.push(&RawSpan { trace_id, resource: &resource, scope: &[], span: &span });
+        many.push(&RawSpan { trace_id, resource: &resource, scope: &[], span: &span }, None);
         many.kept.push(trace_id);
     }
     let mut found = 0;
@@ -174,7 +175,7 @@ fn spans_that_do_not_fit_are_left_out_and_their_trace_is_cut() {
     let size = message(1, 1, "a name").len();
     let mut long = request(&[(1, 1), (1, 2)], &[1]);
     let span = message(1, 3, &"x".repeat(100));
-    long.push(&RawSpan { trace_id: [1; 16], resource: &[], scope: &[], span: &span });
+    long.push(&RawSpan { trace_id: [1; 16], resource: &[], scope: &[], span: &span }, None);
     // No batch has room for the longest one: it holds nothing back.
     let room_for_short = BatchRoom { left: ROOM, span_max: size + 2 };
     let mut taken = buffer.take(&mut long, room_for_short, 0);
@@ -276,4 +277,35 @@ fn memory_is_bounded() {
     }
     let segments = buffer.lock().segments.len();
     assert!(segments < 60, "{segments} segments");
+}
+
+/// A sample of whole traces says nothing without the number of the others.
+#[test]
+fn traces_are_counted_by_outcome_and_duration() {
+    let policy = TracePolicy { buffer_bytes_max: 2000, ..TracePolicy::default() };
+    let buffer = buffer(policy);
+    let send = |spans: &[(u8, u8)], kept: &[u8], now: i64| {
+        let mut request = request(spans, kept);
+        let taken = buffer.take(&mut request, room(ROOM), now);
+        buffer.commit(&taken, request, now);
+    };
+    send(&[(1, 1), (1, 2), (2, 1), (3, 2)], &[1], 0);
+    assert_eq!(buffer.root_counts(), [1, 0, 0]);
+    assert_eq!(buffer.fate(&[1; 16]), Some(TraceFate::Kept));
+    assert_eq!(buffer.fate(&[2; 16]), Some(TraceFate::Waiting));
+    send(&[(4, 1), (4, 2)], &[], 31 * SECOND);
+    assert_eq!(buffer.root_counts(), [1, 1, 0], "one root is elsewhere");
+    assert_eq!(buffer.fate(&[3; 16]), Some(TraceFate::Dropped));
+    assert_eq!(buffer.fate(&[5; 16]), None);
+    (0..40).for_each(|id| send(&[(5, 10 + id)], &[], 33 * SECOND));
+    assert_eq!(buffer.root_counts(), [1, 1, 1]);
+    assert_eq!(buffer.fate(&[4; 16]), Some(TraceFate::Evicted));
+    let mut metrics = Vec::new();
+    buffer.snapshot(&mut metrics);
+    let found: Vec<String> =
+        metrics.iter().map(|it| format!("{} {:?}", it.name, it.labels)).collect();
+    let of = |outcome: &str| {
+        format!("topdeck_traces_total [(\"from_ms\", \"20\"), (\"outcome\", \"{outcome}\")]")
+    };
+    assert_eq!(found[1..], ["kept", "dropped", "evicted"].map(of));
 }
