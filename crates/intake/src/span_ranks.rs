@@ -40,7 +40,7 @@ pub(crate) struct RankedSpan {
 /// Hash of the key of a series, and a minute.
 type SpanPlace = (u64, i64);
 /// Numbers of spans by cell.
-type CellCounts = Vec<(LadderCell, u64)>;
+type SpanCounts = Vec<(LadderCell, u64)>;
 
 /// Exemplars of a batch that are spans, and numbers of all of its spans.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ pub(crate) struct RankedSpans {
     /// With their traces.
     pub(crate) spans: Vec<(RankedSpan, TraceId)>,
     /// By series and minute.
-    counts: Vec<(SpanPlace, CellCounts)>,
+    counts: Vec<(SpanPlace, SpanCounts)>,
 }
 
 impl RankedSpans {
@@ -67,7 +67,7 @@ struct AcceptedSpans {
     /// The lowest keys of each cell, ascending.
     cells: Vec<(LadderCell, Vec<u64>)>,
     /// Numbers of all spans.
-    counts: CellCounts,
+    counts: SpanCounts,
 }
 
 /// See the module.
