@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use query::Bucket;
 
-use crate::number::write_number;
+use crate::number::write_number_then;
 
 /// Maximum number of buckets whose text is kept, with some 60 bytes each.
 const BUCKETS_MAX: usize = 1 << 12;
@@ -47,17 +47,16 @@ impl WrittenBounds {
         bounds.then(self.rule.cmp(&other.rule))
     }
 
-    /// Writes `rule,"lower","upper"`.
+    /// Writes `[rule,"lower","upper",`.
     fn write(&self, out: &mut String) -> Result {
-        write!(out, "{},", self.rule)?;
-        write_number(out, self.lower)?;
-        out.push(',');
-        write_number(out, self.upper)
+        write!(out, "[{},", self.rule)?;
+        write_number_then(out, self.lower, ",")?;
+        write_number_then(out, self.upper, ",")
     }
 }
 
 impl BucketTexts {
-    /// Number of what the bounds include, lower and upper bound.
+    /// Begin of a bucket: number of what the bounds include, lower and upper bound.
     pub(crate) fn bounds(&mut self, bucket: &Bucket) -> &str {
         let bounds = WrittenBounds::of(bucket);
         let is_same = |held: &(WrittenBounds, Range<usize>)| held.0.order(&bounds).is_eq();
@@ -104,18 +103,18 @@ mod tests {
             assert_eq!(texts.bounds(bucket), expected);
         };
         for _ in 0..2 {
-            check(&bucket(-0.5, -0.25, false), r#"0,"-0.5","-0.25""#);
-            check(&bucket(-1e-9, 1e-9, true), r#"3,"-1e-09","1e-09""#);
-            check(&bucket(0.25, 0.5, false), r#"0,"0.25","0.5""#);
-            check(&bucket(0.25, f64::INFINITY, false), r#"0,"0.25","+Inf""#);
+            check(&bucket(-0.5, -0.25, false), r#"[0,"-0.5","-0.25","#);
+            check(&bucket(-1e-9, 1e-9, true), r#"[3,"-1e-09","1e-09","#);
+            check(&bucket(0.25, 0.5, false), r#"[0,"0.25","0.5","#);
+            check(&bucket(0.25, f64::INFINITY, false), r#"[0,"0.25","+Inf","#);
         }
         // A histogram with other buckets in between, and one of more buckets than are kept.
-        check(&bucket(-0.3, 0.0, true), r#"3,"-0.3","0""#);
+        check(&bucket(-0.3, 0.0, true), r#"[3,"-0.3","0","#);
         for index in 0..2 * BUCKETS_MAX as i32 {
             let [lower, upper] = [index, index + 1].map(f64::from);
-            check(&bucket(lower, upper, false), &format!(r#"0,"{lower}","{upper}""#));
+            check(&bucket(lower, upper, false), &format!(r#"[0,"{lower}","{upper}","#));
         }
-        check(&bucket(0.0, 1.0, false), r#"0,"0","1""#);
-        check(&bucket(-0.5, -0.25, false), r#"0,"-0.5","-0.25""#);
+        check(&bucket(0.0, 1.0, false), r#"[0,"0","1","#);
+        check(&bucket(-0.5, -0.25, false), r#"[0,"-0.5","-0.25","#);
     }
 }

@@ -10,21 +10,27 @@ use std::fmt::{Result, Write};
 ///
 /// Those of `out`.
 pub fn write_number(out: &mut dyn Write, value: f64) -> Result {
-    if value.is_nan() {
-        return out.write_str("\"NaN\"");
-    }
-    if value.is_infinite() {
-        return out.write_str(if value > 0.0 { "\"+Inf\"" } else { "\"-Inf\"" });
-    }
+    write_number_then(out, value, "")
+}
+
+/// Writes a number in quotes and one more byte, or none, in one piece.
+pub(crate) fn write_number_then(out: &mut dyn Write, value: f64, after: &'static str) -> Result {
     let mut text = NumberText::new();
     text.push(b"\"");
     // The common case: integers that a double represents exactly.
     if value.fract() == 0.0 && value.abs() < 9e15 && value.to_bits() != (-0f64).to_bits() {
         text.push(itoa::Buffer::new().format(value as i64).as_bytes());
-    } else {
+    } else if value.is_finite() {
         text.push_decimal(value);
+    } else {
+        text.push(match value {
+            f64::INFINITY => b"+Inf",
+            f64::NEG_INFINITY => b"-Inf",
+            _ => b"NaN",
+        });
     }
     text.push(b"\"");
+    text.push(after.as_bytes());
     out.write_str(text.as_str())
 }
 

@@ -6,7 +6,7 @@ use query::{FloatHistogram, LabelSet, QueryResult, ResultData, StepGrid, StepVal
 use render::json::write_text;
 
 use crate::bucket_texts::BucketTexts;
-use crate::number::{write_number, write_time};
+use crate::number::{write_number, write_number_then, write_time};
 
 /// Writes the data of an instant or range query: the field `data` of a response.
 ///
@@ -165,11 +165,8 @@ fn write_histogram(
     if buckets.peek().is_some() {
         out.write_str(",\"buckets\":")?;
         write_list(out, buckets, |out, bucket| {
-            out.write_char('[')?;
             out.write_str(texts.bounds(&bucket))?;
-            out.write_char(',')?;
-            write_number(out, bucket.count)?;
-            out.write_char(']')
+            write_number_then(out, bucket.count, "]")
         })?;
     }
     out.write_char('}')

@@ -15,7 +15,7 @@ use crate::stream::{SeriesPoints, StepGrid, Stream};
 use crate::value::StepValue;
 
 use super::call::FunctionCall;
-use super::range_functions::{BatchConsumer, RangeKernel, SeriesBatch};
+use super::range_functions::{BatchConsumer, GrowthMapper, RangeKernel, SeriesBatch};
 use super::{binary, range_functions};
 
 /// Series of a range function that are evaluated before they are aggregated.
@@ -43,7 +43,7 @@ impl Evaluation<'_> {
             PlanOp::Negate(inner) => self.negate(inner, steps),
             PlanOp::RangeFunction(over) => {
                 let kernel = range_kernel(over, node.span)?;
-                self.range_function(over, kernel, node.span, steps)
+                self.range_function(over, kernel, node.span, steps, None)
             }
             PlanOp::Call { function, args } => match promql::kernel(function) {
                 PromqlKernel::Instant(kernel) => {
@@ -70,12 +70,28 @@ impl Evaluation<'_> {
             PlanOp::RangeFunction(over) if steps.count > 0 => {
                 let kernel = range_kernel(over, node.span)?;
                 let batch = (node.span, SERIES_BATCH, grouping);
-                self.range_function_in_batches(over, kernel, batch, steps, take)
+                self.range_function_in_batches(over, kernel, batch, steps, None, take)
             }
             _ => {
                 let streams = self.streams(node, steps)?;
                 take(self, SeriesBatch::Streams(streams))
             }
+        }
+    }
+
+    /// Streams, mapped if the mapper was used.
+    pub(crate) fn mapped_streams(
+        &mut self,
+        node: &PlanNode,
+        steps: StepGrid,
+        mapper: &mut GrowthMapper<'_>,
+    ) -> Result<Vec<Stream>> {
+        match &node.op {
+            PlanOp::RangeFunction(over) if steps.count > 0 => {
+                let kernel = range_kernel(over, node.span)?;
+                self.range_function(over, kernel, node.span, steps, Some(mapper))
+            }
+            _ => self.streams(node, steps),
         }
     }
 

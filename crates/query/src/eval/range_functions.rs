@@ -18,6 +18,7 @@ pub(crate) mod sum;
 mod window;
 
 pub(crate) use growth_sums::{GrowthSum, GrowthSums, SeriesBatch};
+pub(crate) use increment_windows::GrowthMapper;
 pub(crate) use number_windows::{ValueVisitor, is_plain};
 pub(crate) use rate::GrowthKind;
 pub(crate) use smoothed::interpolate_at_ends;
@@ -129,10 +130,11 @@ impl Evaluation<'_> {
         kernel: &RangeKernel,
         span: SourceSpan,
         steps: StepGrid,
+        mapper: Option<&mut GrowthMapper<'_>>,
     ) -> Result<Vec<Stream>> {
         let mut all = Vec::new();
         let batch = (span, usize::MAX, None);
-        self.range_function_in_batches(over, kernel, batch, steps, &mut |_, batch| {
+        self.range_function_in_batches(over, kernel, batch, steps, mapper, &mut |_, batch| {
             match batch {
                 SeriesBatch::Streams(streams) => all.extend(streams),
                 SeriesBatch::Sums(_) => panic!("BUG: series are summed only by a grouping"),
@@ -144,13 +146,14 @@ impl Evaluation<'_> {
 
     /// Streams of a range function in batches of at most `batch` series. Each batch is passed to a
     /// closure, which releases the memory of the streams that it drops. With a grouping, a batch
-    /// may be the sums of its groups.
+    /// may be the sums of its groups. A mapper may be used for the only series.
     pub(crate) fn range_function_in_batches(
         &mut self,
         over: &RangeFunctionCall,
         kernel: &RangeKernel,
         (span, batch, grouping): (SourceSpan, usize, Option<&Grouping>),
         steps: StepGrid,
+        mapper: Option<&mut GrowthMapper<'_>>,
         take: &mut BatchConsumer<'_>,
     ) -> Result<()> {
         let mut numbers = Vec::with_capacity(over.args.len());
@@ -184,6 +187,11 @@ impl Evaluation<'_> {
         };
         let range = over.input.samples_range(fetch, steps, self.settings.lookback);
         let series = self.select_samples(fetch, &range)?;
+        if let (Some(mapper), [only]) = (mapper, &series[..])
+            && let Some(streams) = apply.mapped(self, only, &range, mapper)?
+        {
+            return take(self, SeriesBatch::Streams(streams));
+        }
         seen.are_distinct = differ_without_metadata(series.iter().map(|(labels, _)| labels));
         let has_numbers_only = are_numbers(&series);
         let batch = match has_numbers_only {
@@ -325,7 +333,7 @@ impl RangeFunctionEval<'_> {
         {
             let held = increments.held_bytes() as u64 / SAMPLE_BYTES;
             evaluation.budget.charge_samples(held)?;
-            let points = self.growth(evaluation, &increments, growth)?;
+            let points = self.growth(evaluation, &increments, growth, &mut |_, value| value)?;
             evaluation.budget.release_samples(held);
             if let Some(points) = points {
                 made.extend(self.stream(evaluation, labels.clone(), false, points));

@@ -14,9 +14,9 @@ use hist::{Histogram, Mixture, Scheme};
 use journal::Level;
 use model::{BatchWriter, Gap, Sample, SampleValue, Selector, Series, SeriesKind};
 use query::{
-    FloatHistogram, Language, QueryRequest, QueryWarningKind, Result, ResultData, STALE_BITS,
-    SeriesHandle, SeriesPoint, Settings, Source, SourceRead, StepValue, StoreSource, Stream,
-    execute, promql,
+    FloatHistogram, Language, Limits, QueryRequest, QueryWarningKind, Result, ResultData,
+    STALE_BITS, SeriesHandle, SeriesPoint, Settings, Source, SourceRead, StepValue, StoreSource,
+    Stream, execute, promql,
 };
 use sim::SimDisk;
 use store::{HistogramIncrements, MINUTE, NumberAggregate, Options, SECOND, Store, TimeGrid};
@@ -359,6 +359,75 @@ fn one_window_over_many_chunks_equals_growth_by_samples() {
         }
     }
     assert!(by_increments > 100, "{by_increments} reads of increments are too few to prove much");
+}
+
+/// Statistics of the growth of a series, which is not kept for all steps.
+const STATISTICS: [&str; 6] = [
+    "histogram_quantile(0.9, increase(latency[5m]))",
+    "histogram_quantile(scalar(vector(time() % 100 / 99)), rate(latency[90s]))",
+    "histogram_quantile(0.5, increase(latency[40m] @ 1600001220))",
+    "histogram_fraction(-Inf, 2, increase(latency[3h]))",
+    "histogram_fraction(0.5, scalar(vector(time() % 7)), rate(latency[31m] offset 2m))",
+    "histogram_count_above(2, increase(latency[5m]))",
+];
+
+#[test]
+fn statistics_of_growth_by_increments_equal_those_by_samples() {
+    let mut by_increments = 0;
+    for seed in 400..404 {
+        let mut random = Random(seed);
+        let store = open_store();
+        let end = end_of(&send_series(&store, &mut random, seed % 3 > 0));
+        let view = store.view().unwrap();
+        for text in STATISTICS {
+            for step in [3 * MINUTE, 33 * MINUTE] {
+                let [found, expected] = [true, false].map(|has_increments| {
+                    let source = ReadCounter {
+                        source: StoreSource::new(&view),
+                        has_increments,
+                        samples: AtomicU64::new(0),
+                        increments: AtomicU64::new(0),
+                    };
+                    let (streams, warnings) = ask(&source, text, end, step);
+                    by_increments += source.increments.into_inner();
+                    // NaN differs from itself.
+                    format!("{streams:?} {warnings:?}")
+                });
+                assert_eq!(found, expected, "{text}");
+            }
+        }
+    }
+    assert!(by_increments > 20, "{by_increments} reads of increments are too few to prove much");
+}
+
+#[test]
+fn statistics_of_growth_do_not_keep_its_histograms() {
+    let store = open_store();
+    let end = end_of(&send_series(&store, &mut Random(3), true));
+    store.flush().unwrap();
+    let view = store.view().unwrap();
+    // Samples that a query needs, to a factor of two.
+    let needed = |text: &str| {
+        let options = promql::Options::default();
+        let (start, step) = (START - 5 * MINUTE, 10 * SECOND);
+        let question = QueryRequest { text, language: Language::PromQl, start, end, step, options };
+        let mut limits = Limits { samples: 1 << 8, ..Limits::default() };
+        let is_refused = |limits: Limits| {
+            let settings = Settings { limits, ..Settings::default() };
+            execute(&StoreSource::new(&view), &question, &settings, &|| false).is_err()
+        };
+        while is_refused(limits) {
+            limits.samples *= 2;
+        }
+        limits.samples
+    };
+    for (text, kept) in [
+        ("histogram_quantile(0.9, increase(latency[5m]))", "increase(latency[5m])"),
+        ("histogram_fraction(0, 2, rate(latency[5m]))", "rate(latency[5m])"),
+    ] {
+        let (mapped, kept) = (needed(text), needed(kept));
+        assert!(mapped * 4 <= kept, "{text}: {mapped}, of {kept} with all histograms");
+    }
 }
 
 /// Number of values between successive samples in each window, from the samples that were sent.

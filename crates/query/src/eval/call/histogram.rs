@@ -20,7 +20,7 @@ use crate::threshold_range::ThresholdRange;
 use crate::value::StepValue;
 
 use super::{FunctionCall, text_argument};
-use histogram_series::{HistogramSeries, HistogramSeriesList};
+use histogram_series::{HistogramSeries, HistogramSeriesList, StepHistogram};
 
 pub(crate) fn count(
     evaluation: &mut Evaluation<'_>,
@@ -80,13 +80,11 @@ pub(crate) fn quantile(
 ) -> Result<Vec<Stream>> {
     let [q, of] = call.args else { panic!("BUG: histogram_quantile has two arguments") };
     let qs = quantiles_of(evaluation, q, call)?;
-    let HistogramSeriesList { list, charged_samples: held } =
-        evaluation.histogram_series(of, call.steps)?;
     let mut warnings = DistributionWarnings::new(of.span);
-    let mut streams = Vec::with_capacity(list.len());
-    for subject in list {
-        streams.push(quantile_stream(subject, &qs, call, &mut warnings));
-    }
+    let map = &mut |name: &str, step: usize, shape: &mut StepHistogram| {
+        warnings.quantile(qs[step], shape, name, call.steps.time(step))
+    };
+    let (mut streams, held) = evaluation.map_histograms(of, call.steps, map)?;
     warnings.emit(&mut evaluation.warnings);
     evaluation.check_recorded_range(of, &mut streams, (call.steps, of.span))?;
     finish_streams(evaluation, streams, held, call)
@@ -166,12 +164,7 @@ fn quantile_stream(
     warnings: &mut DistributionWarnings,
 ) -> Stream {
     let name = subject.name.clone();
-    subject.map(|step, shape| {
-        let (value, nan, forced) = statistic::quantile(qs[step], shape);
-        warnings.nan(nan, &name);
-        warnings.forced(forced, &name, call.steps.time(step));
-        value
-    })
+    subject.map(|step, shape| warnings.quantile(qs[step], shape, &name, call.steps.time(step)))
 }
 
 pub(crate) fn fraction(
@@ -184,19 +177,14 @@ pub(crate) fn fraction(
     let mut beyond = [threshold_range(lower), threshold_range(upper)];
     let lower = evaluation.scalar_in_unit(lower, of, call.steps)?;
     let upper = evaluation.scalar_in_unit(upper, of, call.steps)?;
-    let HistogramSeriesList { list, charged_samples: held } =
-        evaluation.histogram_series(of, call.steps)?;
     let mut warnings = DistributionWarnings::new(of.span);
-    let mut of_subject = |subject: HistogramSeries| {
-        let name = subject.name.clone();
-        subject.map(|step, shape| {
-            add_thresholds(&mut beyond, &[lower[step], upper[step]], shape);
-            let (value, nan) = statistic::fraction(lower[step], upper[step], shape);
-            warnings.nan(nan, &name);
-            value
-        })
+    let map = &mut |name: &str, step: usize, shape: &mut StepHistogram| {
+        add_thresholds(&mut beyond, &[lower[step], upper[step]], shape);
+        let (value, nan) = statistic::fraction(lower[step], upper[step], shape);
+        warnings.nan(nan, name);
+        value
     };
-    let streams = list.into_iter().map(&mut of_subject).collect();
+    let (streams, held) = evaluation.map_histograms(of, call.steps, map)?;
     warnings.emit(&mut evaluation.warnings);
     warn_of_thresholds(evaluation, &beyond, call.span, of)?;
     finish_streams(evaluation, streams, held, call)
@@ -265,7 +253,7 @@ pub(crate) fn min(evaluation: &mut Evaluation<'_>, call: &FunctionCall<'_>) -> R
 fn distribution_statistic(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
-    statistic: impl Fn(&[f64], &mut histogram_series::StepHistogram) -> StepValue,
+    statistic: impl Fn(&[f64], &mut StepHistogram) -> StepValue,
 ) -> Result<Vec<Stream>> {
     let Some((of, limits)) = call.args.split_last() else {
         panic!("BUG: a function of distributions has an argument");
@@ -275,27 +263,19 @@ fn distribution_statistic(
         .iter()
         .map(|limit| evaluation.scalar_in_unit(limit, of, call.steps))
         .collect::<Result<_>>()?;
-    let HistogramSeriesList { list, charged_samples: held } =
-        evaluation.histogram_series(of, call.steps)?;
-    let of_subject = |subject: HistogramSeries| {
-        subject.map(|step, shape| {
-            let limits: Vec<f64> = limits.iter().map(|limit| limit[step]).collect();
-            add_thresholds(&mut beyond, &limits, shape);
-            statistic(&limits, shape)
-        })
+    let map = &mut |_: &str, step: usize, shape: &mut StepHistogram| {
+        let limits: Vec<f64> = limits.iter().map(|limit| limit[step]).collect();
+        add_thresholds(&mut beyond, &limits, shape);
+        statistic(&limits, shape)
     };
-    let streams = list.into_iter().map(of_subject).collect();
+    let (streams, held) = evaluation.map_histograms(of, call.steps, map)?;
     warn_of_thresholds(evaluation, &beyond, call.span, of)?;
     finish_streams(evaluation, streams, held, call)
 }
 
 /// Compares thresholds with the values of a step. Buckets of a classic histogram have no unit.
-fn add_thresholds(
-    beyond: &mut [ThresholdRange],
-    thresholds: &[f64],
-    shape: &histogram_series::StepHistogram,
-) {
-    let histogram_series::StepHistogram::Native(value) = shape else { return };
+fn add_thresholds(beyond: &mut [ThresholdRange], thresholds: &[f64], shape: &StepHistogram) {
+    let StepHistogram::Native(value) = shape else { return };
     let values = match value {
         StepValue::Distribution(mixture) => ThresholdRange::values_of(mixture),
         StepValue::Histogram(histogram) => {
@@ -361,6 +341,14 @@ struct MonotonicFixes {
 impl DistributionWarnings {
     fn new(span: SourceSpan) -> DistributionWarnings {
         DistributionWarnings { span, warnings: QueryWarnings::default(), forced: Vec::new() }
+    }
+
+    /// Quantile of a histogram at a time.
+    fn quantile(&mut self, q: f64, shape: &mut StepHistogram, name: &str, time: i64) -> StepValue {
+        let (value, nan, forced) = statistic::quantile(q, shape);
+        self.nan(nan, name);
+        self.forced(forced, name, time);
+        value
     }
 
     fn nan(&mut self, nan: Option<NanEffect>, name: &str) {

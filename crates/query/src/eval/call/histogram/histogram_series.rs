@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::error::Result;
 use crate::eval::Evaluation;
+use crate::eval::range_functions::GrowthMapper;
 use crate::labels::LabelSet;
 use crate::plan::PlanNode;
 use crate::promql::quantile::CumulativeBucket;
@@ -56,15 +57,56 @@ impl HistogramSeries {
     }
 }
 
+/// Maps the distribution of a series, which has a name for annotations, at a step to a number.
+pub(super) type HistogramMap<'m> = dyn FnMut(&str, usize, &mut StepHistogram) -> StepValue + 'm;
+
 impl Evaluation<'_> {
-    /// Distributions of a node. If a classic and a native histogram have the same name and labels,
-    /// both are left out.
+    /// Maps each distribution of a node to a number. Returns the streams, and the number of samples
+    /// that are charged for what they were made of.
+    pub(super) fn map_histograms(
+        &mut self,
+        node: &PlanNode,
+        steps: StepGrid,
+        map: &mut HistogramMap<'_>,
+    ) -> Result<(Vec<Stream>, u64)> {
+        let is_delayed = self.settings.delayed_name_removal;
+        let map_growth = &mut |labels: &LabelSet, step: usize, growth: StepValue| {
+            let name = if is_delayed { labels.name() } else { "" };
+            map(name, step, &mut StepHistogram::Native(growth))
+        };
+        let mut mapper = GrowthMapper::new(map_growth);
+        let streams = self.mapped_streams(node, steps, &mut mapper)?;
+        if mapper.is_used {
+            let charged_samples = super::super::samples(&streams);
+            return Ok((streams, charged_samples));
+        }
+        let HistogramSeriesList { list, charged_samples } =
+            self.histograms_of(node, streams, steps)?;
+        let of_subject = |mut subject: HistogramSeries| {
+            let name = std::mem::take(&mut subject.name);
+            subject.map(|step, shape| map(&name, step, shape))
+        };
+        Ok((list.into_iter().map(of_subject).collect(), charged_samples))
+    }
+
+    /// Distributions of a node.
     pub(super) fn histogram_series(
         &mut self,
         node: &PlanNode,
         steps: StepGrid,
     ) -> Result<HistogramSeriesList> {
         let streams = self.streams(node, steps)?;
+        self.histograms_of(node, streams, steps)
+    }
+
+    /// Distributions of the streams of a node. If a classic and a native histogram have the same name
+    /// and labels, both are left out.
+    fn histograms_of(
+        &mut self,
+        node: &PlanNode,
+        streams: Vec<Stream>,
+        steps: StepGrid,
+    ) -> Result<HistogramSeriesList> {
         let sample_count = super::super::samples(&streams);
         let mut natives = Vec::new();
         let mut classics: Vec<ClassicSeries> = Vec::new();
