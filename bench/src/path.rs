@@ -2,14 +2,19 @@
 //!
 //! `workload.rs` and `encoding.rs` make the requests, `server.rs` starts the servers, `ingest.rs`
 //! sends, `path_query.rs` asks, `answer.rs` compares the answers with each other and with
-//! `expected.rs`; `dashboard.rs` and `growth.rs` measure parts of their own, `path_run.rs` calls
-//! them all, and `path_table.rs` makes the table.
+//! `expected.rs`. `dashboard.rs`, `growth.rs`, `growth_range.rs`, `churn.rs` and `import.rs`
+//! measure parts of their own, `path_run.rs` and `growth_run.rs` call them all, and `path_table.rs`
+//! makes the table.
 
 mod answer;
+mod churn;
 mod dashboard;
 mod encoding;
 mod expected;
 mod growth;
+mod growth_range;
+mod growth_run;
+mod import;
 mod ingest;
 mod path_query;
 mod path_run;
@@ -38,7 +43,8 @@ pub(crate) struct PathOptions {
     /// all get) or victoria-own (18 buckets per decade), perhaps with its program
     #[arg(long = "server", value_name = "NAME[=PROGRAM]", value_parser = parse_server)]
     servers: Vec<(PathServerKind, Option<PathBuf>)>,
-    /// Only this part, by default all; repeatable: A, B, B-classic, B-OTLP, dashboard or growth
+    /// Only this part, by default all; repeatable: A, B, B-classic, B-OTLP, dashboard, growth,
+    /// growth-histograms, growth-range, churn or import
     #[arg(long = "set", value_name = "PART", value_parser = parse_part)]
     parts: Vec<PathPart>,
     /// Only queries whose text contains this
@@ -71,11 +77,25 @@ enum PathPart {
     Set(PathSet),
     Dashboard,
     Growth,
+    GrowthHistograms,
+    GrowthRange,
+    Churn,
+    Import,
 }
+
+/// Parts that are no data sets.
+const OTHER_PARTS: [PathPart; 6] = [
+    PathPart::Dashboard,
+    PathPart::Growth,
+    PathPart::GrowthHistograms,
+    PathPart::GrowthRange,
+    PathPart::Churn,
+    PathPart::Import,
+];
 
 impl PathPart {
     fn all() -> impl Iterator<Item = PathPart> {
-        SETS.map(PathPart::Set).into_iter().chain([PathPart::Dashboard, PathPart::Growth])
+        SETS.map(PathPart::Set).into_iter().chain(OTHER_PARTS)
     }
 
     fn name(self) -> &'static str {
@@ -83,6 +103,10 @@ impl PathPart {
             PathPart::Set(set) => set.name(),
             PathPart::Dashboard => "dashboard",
             PathPart::Growth => "growth",
+            PathPart::GrowthHistograms => "growth-histograms",
+            PathPart::GrowthRange => "growth-range",
+            PathPart::Churn => "churn",
+            PathPart::Import => "import",
         }
     }
 }
@@ -163,6 +187,10 @@ fn run_all(options: &PathOptions, effort: &Effort) -> Result<PathRun> {
             PathPart::Set(set) => run.run_set(set)?,
             PathPart::Dashboard => run.run_dashboard()?,
             PathPart::Growth => run.run_growth()?,
+            PathPart::GrowthHistograms => run.run_growth_of_histograms()?,
+            PathPart::GrowthRange => run.run_growth_of_ranges()?,
+            PathPart::Churn => run.run_churn()?,
+            PathPart::Import => run.run_import()?,
         }
     }
     Ok(run)
@@ -209,8 +237,20 @@ const METHOD: &str = "Each server is a process of its own with its default setti
                       everything in the data directory after a clean stop. The dashboard has 20 \
                       panels with 360 steps over 6 hours of B, over six connections, and is \
                       reloaded every 10 s while the second half of B arrives within a \
-                      minute, 12,000 histograms per second. Growth loads counters with five \
-                      labels and four samples each, whose regular expression selects 10,000 \
-                      pods; after kill -9, ten seconds after the last query, the time runs \
-                      to the first right answer of that search. “B: a light query” sums the \
-                      counts of one host at one moment.";
+                      minute, 12,000 histograms per second; there VictoriaMetrics has its \
+                      cache. Its answers after ingest are compared as others: those of exact \
+                      functions at steps of whole windows, 13 panels of 20. Growth loads \
+                      counters with five labels and four samples each, whose regular \
+                      expression selects 10,000 pods; after kill -9, ten seconds after the \
+                      last query, the time runs to the first right answer of that search. \
+                      Readers ask without a pause for 5 s each. Growth of ranges is a series \
+                      of B with a cumulative histogram per minute for a year. The exponent of \
+                      a cost is the slope of its logarithm between the smallest and the \
+                      largest size. Churn sends counters that live for an hour with a sample \
+                      every 15 minutes, by the clock of the samples, and as fast as the \
+                      server takes them; every six hours it may settle. There topdeck accepts \
+                      ten million series of one sender, of which the default is one million. \
+                      The import is a file of frames of B's series, which the server on the \
+                      same machine gets from `topdeck import`; all values are counted \
+                      afterwards. “B: a light query” sums the counts of one host at one \
+                      moment.";

@@ -29,6 +29,13 @@ pub(crate) struct AnswerValues(pub(crate) BTreeMap<AnswerKey, f64>);
 /// Lowest and highest right value.
 pub(crate) type AnswerBounds = BTreeMap<AnswerKey, (f64, f64)>;
 
+/// The bounds of one group, without its name, from a time on.
+pub(crate) fn of_group(bounds: AnswerBounds, group: &str, from_s: i64) -> AnswerBounds {
+    let is_asked = |key: &AnswerKey| key.group == group && key.time_s >= from_s;
+    let found = bounds.into_iter().filter(|(key, _)| is_asked(key));
+    found.map(|(key, pair)| (key.with_group(""), pair)).collect()
+}
+
 /// Names a part of the bounds as a group.
 pub(crate) fn grouped(bounds: AnswerBounds, group: &str) -> AnswerBounds {
     bounds.into_iter().map(|(key, pair)| (key.with_group(group), pair)).collect()
@@ -66,6 +73,18 @@ impl AnswerValues {
     /// Bounds for another server that must answer the same.
     pub(crate) fn bounds(&self) -> AnswerBounds {
         self.0.iter().map(|(key, &value)| (key.clone(), (value, value))).collect()
+    }
+
+    /// The values of the only group, without its name.
+    pub(crate) fn without_group(self) -> AnswerValues {
+        AnswerValues(self.0.into_iter().map(|(key, value)| (key.with_group(""), value)).collect())
+    }
+
+    /// The values at every `step_s` seconds from a time on.
+    pub(crate) fn every(&self, step_s: i64, from_s: i64) -> AnswerValues {
+        let is_kept = |key: &AnswerKey| (key.time_s - from_s) % step_s == 0;
+        let kept = self.0.iter().filter(|(key, _)| is_kept(key));
+        AnswerValues(kept.map(|(key, &value)| (key.clone(), value)).collect())
     }
 
     /// Compares with what is right.
@@ -110,6 +129,20 @@ impl AnswerCheck {
             self.different += 1;
             self.worst = self.worst.max(distance);
         }
+    }
+
+    /// Adds the result of another comparison.
+    pub(crate) fn merge(&mut self, other: &AnswerCheck) {
+        self.compared += other.compared;
+        self.missing += other.missing;
+        self.surplus += other.surplus;
+        self.different += other.different;
+        self.worst = self.worst.max(other.worst);
+    }
+
+    /// Whether nothing was compared.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.compared == 0
     }
 
     pub(crate) fn is_equal(&self) -> bool {

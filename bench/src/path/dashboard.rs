@@ -8,6 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use synthetic::Dataset;
 
+use super::answer::{AnswerCheck, AnswerValues, of_group};
+use super::expected::CountOracle;
 use super::ingest;
 use super::path_query::LIMIT_S;
 use super::server::{PathServer, PathServerKind};
@@ -38,6 +40,8 @@ pub(crate) struct DashboardTimes {
     pub(crate) cpu: Duration,
     pub(crate) wall: Duration,
     pub(crate) memory_bytes: u64,
+    /// Answers of the panels after ingest; `None` of one that failed.
+    pub(crate) answers: Vec<Option<AnswerValues>>,
 }
 
 /// Quantile of sorted values.
@@ -51,12 +55,7 @@ const METRIC: &str = "http_request_duration";
 /// Queries of the panels: p99 of ten endpoints, heatmaps of four, p99 of both regions, two
 /// quantiles of all, requests by endpoint, and the share at or below a limit.
 fn panels(dataset: &Dataset, kind: PathServerKind, over: &str) -> Vec<String> {
-    let mut endpoints: Vec<String> = Vec::new();
-    for at in 0..dataset.scale().series {
-        let labels = dataset.series(at).labels;
-        let endpoint = labels.into_iter().find(|(name, _)| *name == "endpoint");
-        endpoints.extend(endpoint.map(|(_, value)| value).filter(|it| !endpoints.contains(it)));
-    }
+    let endpoints = endpoints(dataset);
     let sum = |selector: &str| match kind.is_victoria() {
         true => format!("sum by (vmrange) ({over}({METRIC}_bucket{selector}[5m]))"),
         false => format!("sum({over}({METRIC}{selector}[5m]))"),
@@ -76,6 +75,55 @@ fn panels(dataset: &Dataset, kind: PathServerKind, over: &str) -> Vec<String> {
         false => format!("histogram_fraction(-Inf, {LIMIT_S}, {})", sum("")),
     });
     all
+}
+
+fn endpoints(dataset: &Dataset) -> Vec<String> {
+    let mut endpoints: Vec<String> = Vec::new();
+    for at in 0..dataset.scale().series {
+        let labels = dataset.series(at).labels;
+        let endpoint = labels.into_iter().find(|(name, _)| *name == "endpoint");
+        endpoints.extend(endpoint.map(|(_, value)| value).filter(|it| !endpoints.contains(it)));
+    }
+    endpoints
+}
+
+/// Panel with requests by endpoint: an extrapolated rate, whichever function the others have.
+const RATE_PANEL: usize = 18;
+/// Window of the panels, in minutes and seconds.
+const WINDOW_MINUTES: usize = 5;
+const WINDOW_S: i64 = 300;
+
+/// Compares the answers of a server after ingest with those of Prometheus, if its function is
+/// Prometheus', or with the counts that were sent, at steps that are whole windows from the start.
+pub(crate) fn check_panels(
+    (kind, over): (PathServerKind, &str),
+    answers: &[Option<AnswerValues>],
+    prometheus: &[Option<AnswerValues>],
+    (dataset, expected): (&Dataset, &CountOracle),
+) -> AnswerCheck {
+    let from_s = dataset.start_ns(dataset.scale().minutes) / 1_000_000_000 - SPAN_S;
+    let (endpoints, widen) = (endpoints(dataset), kind.bucket_width());
+    let mut check = AnswerCheck::default();
+    for (panel, answer) in answers.iter().enumerate() {
+        let is_exact = kind.is_victoria() || over != "increase" && panel != RATE_PANEL;
+        let quantiles = |q: f64, by: bool| expected.quantiles(q, WINDOW_MINUTES, by, widen);
+        let bounds = match (is_exact, panel) {
+            (false, _) => prometheus.get(panel).and_then(Option::as_ref).map(AnswerValues::bounds),
+            (_, 0..10) => {
+                let endpoint = &endpoints[panel % endpoints.len()];
+                Some(of_group(quantiles(0.99, true), endpoint, from_s))
+            }
+            (_, 16) => Some(of_group(quantiles(0.99, false), "", from_s)),
+            (_, 17) => Some(of_group(quantiles(0.5, false), "", from_s)),
+            (_, 19) => Some(of_group(expected.shares(LIMIT_S, WINDOW_MINUTES, widen), "", from_s)),
+            _ => None,
+        };
+        let Some(bounds) = bounds else { continue };
+        let answer = answer.clone().unwrap_or_default();
+        let answer = if is_exact { answer.every(WINDOW_S, from_s) } else { answer };
+        check.merge(&answer.check(&bounds));
+    }
+    check
 }
 
 /// Loads a part of B into an empty server, then reloads the dashboard while the rest arrives.
@@ -120,7 +168,22 @@ pub(crate) fn run(
     times.wall = wall_time() - wall;
     times.cpu = server.process.cpu_clock()? - cpu;
     times.memory_bytes = server.process.memory_bytes()?;
+    // VictoriaMetrics finds the newest data some seconds later.
+    std::thread::sleep(RELOAD);
+    let now_s = dataset.start_ns(dataset.scale().minutes) / 1_000_000_000;
+    let mut connection = server.connect()?;
+    for text in &texts {
+        let cache = if server.kind.is_victoria() { "&nocache=1" } else { "" };
+        let answer = connection.get(&(panel_path(text, now_s) + cache))?;
+        let values = answer.into_body().and_then(|body| AnswerValues::parse(&body));
+        times.answers.push(values.ok());
+    }
     Ok(times)
+}
+
+fn panel_path(text: &str, now_s: i64) -> String {
+    let (query, start_s) = (percent_encode(text), now_s - SPAN_S);
+    format!("/api/v1/query_range?query={query}&start={start_s}&end={now_s}&step={STEP_S}")
 }
 
 /// All panels once, over as many connections as a browser has.
@@ -136,13 +199,8 @@ fn reload(
             scope.spawn(|| -> Result<()> {
                 let mut connection = server.connect()?;
                 while let Some(text) = texts.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-                    let path = format!(
-                        "/api/v1/query_range?query={}&start={}&end={now_s}&step={STEP_S}",
-                        percent_encode(text),
-                        now_s - SPAN_S
-                    );
                     let asked = wall_time();
-                    let answer = connection.get(&path)?;
+                    let answer = connection.get(&panel_path(text, now_s))?;
                     let took = (wall_time() - asked).as_secs_f64() * 1e3;
                     let mut times = times.lock().expect("no panic");
                     times.panels_ms.push(took);
@@ -196,10 +254,13 @@ pub(crate) fn light_beside_heavy(
     Ok(all)
 }
 
+/// Numbers of readers that ask at once.
+pub(crate) const READERS: [usize; 3] = [1, 8, 64];
 /// Time for which readers ask.
 const READERS_TIME: Duration = Duration::from_secs(5);
 
 /// Cost of a query that several readers ask at once, without a pause.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadersCost {
     pub(crate) cpu_ms: f64,
     /// p99 of the wall time.

@@ -83,19 +83,7 @@ impl CountOracle {
         by_endpoint: bool,
         widen: f64,
     ) -> AnswerBounds {
-        self.each(minutes, by_endpoint, |counts| {
-            let total: u64 = counts.iter().sum();
-            let rank = q * total as f64;
-            let bucket = |rank: f64| {
-                let mut below = 0;
-                counts.iter().position(|&count| {
-                    below += count;
-                    below as f64 >= rank && below > 0
-                })
-            };
-            let (first, last) = (bucket(rank.floor())?, bucket(rank.ceil())?);
-            Some((edge_s(first) / widen, edge_s(last + 1) * widen))
-        })
+        self.each(minutes, by_endpoint, |counts| quantile_bounds(counts, q, widen))
     }
 
     /// Bounds of the share at or below a limit in seconds.
@@ -146,6 +134,21 @@ impl CountOracle {
     fn end_s(&self, windows: usize) -> i64 {
         self.start_ns / 1_000_000_000 + (windows * self.window_minutes) as i64 * 60
     }
+}
+
+/// Bounds of a quantile in seconds, from the counts of native buckets.
+pub(crate) fn quantile_bounds(counts: &[u64], q: f64, widen: f64) -> Option<(f64, f64)> {
+    let total: u64 = counts.iter().sum();
+    let rank = q * total as f64;
+    let bucket = |rank: f64| {
+        let mut below = 0;
+        counts.iter().position(|&count| {
+            below += count;
+            below as f64 >= rank && below > 0
+        })
+    };
+    let (first, last) = (bucket(rank.floor())?, bucket(rank.ceil())?);
+    Some((edge_s(first) / widen, edge_s(last + 1) * widen))
 }
 
 /// Lower edge of the native bucket at a place.

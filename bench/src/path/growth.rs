@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use synthetic::{Dataset, DatasetKind, DatasetScale};
 
+use super::dashboard::{self, READERS, ReadersCost};
 use super::ingest;
 use super::server::{PathServer, PathServerKind};
 use super::workload::{self, WireFormat, Workload};
@@ -28,6 +29,7 @@ const PER_REQUEST: usize = 2_000;
 const SELECTED: usize = 10_000;
 /// 2026-11-15T00:00:00Z, as of set B.
 const START_S: i64 = 1_794_700_800;
+const END_S: i64 = START_S + (SAMPLES as i64 - 1) * INTERVAL_S;
 /// A query counts as its median over this many runs, after one that does not count.
 const RUNS: usize = 3;
 
@@ -52,6 +54,8 @@ pub(crate) const SEARCH: usize = 2;
 /// Figures of one number of series.
 #[derive(Debug)]
 pub(crate) struct GrowthFigures {
+    /// CPU time until the last acknowledgement, and until the server was idle.
+    pub(crate) answered_cpu: Duration,
     pub(crate) ingest_cpu: Duration,
     /// Memory after ingest, less that of the empty server.
     pub(crate) bytes_per_series: f64,
@@ -59,6 +63,8 @@ pub(crate) struct GrowthFigures {
     /// From the start after kill -9 to the first right answer of the search by regular expression;
     /// `None` if there was none.
     pub(crate) restart: Option<Duration>,
+    /// Cost of the rate of a route by [`READERS`], if asked.
+    pub(crate) readers: Vec<ReadersCost>,
 }
 
 /// Samples of all series, in the order of a scraper: all series, then all again.
@@ -89,32 +95,36 @@ pub(crate) fn workload(series: usize) -> Workload {
     Workload { format: WireFormat::Classic, lanes: vec![bodies], points: (series * SAMPLES) as u64 }
 }
 
-fn paths(kind: PathServerKind) -> [String; 4] {
-    let end = START_S + (SAMPLES as i64 - 1) * INTERVAL_S;
+/// Path of a query at the end of the data.
+fn path(kind: PathServerKind, text: &str) -> String {
     let cache = if kind.is_victoria() { "&nocache=1" } else { "" };
-    let query =
-        |text: &str| format!("/api/v1/query?query={}&time={end}{cache}", percent_encode(text));
+    format!("/api/v1/query?query={}&time={END_S}{cache}", percent_encode(text))
+}
+
+fn paths(kind: PathServerKind) -> [String; 4] {
+    let query = |text: &str| path(kind, text);
     [
         query("count(m)"),
         query("sum by (route) (rate(m[1m]))"),
         query("count(m{pod=~\"api-000.*\"})"),
-        format!("/api/v1/label/pod/values?start={START_S}&end={end}"),
+        format!("/api/v1/label/pod/values?start={START_S}&end={END_S}"),
     ]
 }
 
 /// Checks an answer, whose value follows from the number of series.
 fn check(query: usize, body: &[u8], series: usize) -> Result<()> {
+    // One per second and series.
+    check_sum(body, if query == SEARCH { SELECTED.min(series) } else { series } as f64)
+}
+
+/// Checks the sum of the values of an answer, or the number of values of a label.
+pub(super) fn check_sum(body: &[u8], expected: f64) -> Result<()> {
     let answer: Value = serde_json::from_slice(body).context("a response that is no JSON")?;
-    let result = &answer["data"]["result"];
     let value = |one: &Value| one["value"][1].as_str().and_then(|text| text.parse::<f64>().ok());
-    let sum = || result.as_array().into_iter().flatten().filter_map(value).sum::<f64>();
-    let (found, expected) = match query {
-        // One per second and series.
-        0 | 1 => (sum(), series),
-        2 => (sum(), SELECTED.min(series)),
-        _ => (answer["data"].as_array().map_or(0, Vec::len) as f64, series),
+    let found = match answer["data"].as_array() {
+        Some(values) => values.len() as f64,
+        None => answer["data"]["result"].as_array().into_iter().flatten().filter_map(value).sum(),
     };
-    let expected = expected as f64;
     ensure!((found / expected - 1.0).abs() < 1e-6, "answers {found} instead of {expected}");
     Ok(())
 }
@@ -125,21 +135,31 @@ pub(crate) fn measure(
     program: &Path,
     dir: &Path,
     load: &Workload,
+    has_readers: bool,
 ) -> Result<GrowthFigures> {
     let series = load.points as usize / SAMPLES;
     let mut server = PathServer::start(kind, program, dir)?;
-    let (ingest_cpu, more) = fill(&mut server, load)?;
+    let (answered_cpu, ingest_cpu, more) = fill(&mut server, load)?;
     let paths = paths(kind);
     let queries = std::array::from_fn(|query| {
         ask(&server, query, &paths[query], series)
             .map_err(|error| format!("{error:#}").replace(['|', '\n'], " "))
     });
+    let mut readers = Vec::new();
+    if has_readers {
+        let path = path(kind, "sum(rate(m{route=\"/route/0\"}[1m]))");
+        let body = server.connect()?.get(&path)?.into_body()?;
+        check_sum(&body, series.div_ceil(ROUTES) as f64)?;
+        for count in READERS {
+            readers.push(dashboard::ask_by_readers(&server, &path, count)?);
+        }
+    }
     // VictoriaMetrics writes its newest data within seconds. The drop of a process is kill -9.
     std::thread::sleep(BEFORE_KILL);
     drop(server);
     let restart = restart(kind, program, dir, &paths[SEARCH], series)?;
     let bytes_per_series = more as f64 / series as f64;
-    Ok(GrowthFigures { ingest_cpu, bytes_per_series, queries, restart })
+    Ok(GrowthFigures { answered_cpu, ingest_cpu, bytes_per_series, queries, restart, readers })
 }
 
 /// Starts the server until it answers right, or gives up.
@@ -165,14 +185,16 @@ fn restart(
     Ok(found)
 }
 
-/// CPU time of ingest until the server was idle, and the memory that it has more than before.
-fn fill(server: &mut PathServer, load: &Workload) -> Result<(Duration, u64)> {
+/// CPU time of ingest until the last acknowledgement and until the server was idle, and the memory
+/// that it has more than before.
+fn fill(server: &mut PathServer, load: &Workload) -> Result<(Duration, Duration, u64)> {
     server.process.wait_until_idle()?;
     let (cpu, memory) = (server.process.cpu_clock()?, server.process.resident_bytes()?);
     ingest::stream(server, load, 0.0..1.0, None, &AtomicU64::new(0))?;
+    let answered = server.process.cpu_clock()? - cpu;
     server.process.wait_until_idle()?;
     let more = server.process.resident_bytes()?.saturating_sub(memory);
-    Ok((server.process.cpu_clock()? - cpu, more))
+    Ok((answered, server.process.cpu_clock()? - cpu, more))
 }
 
 /// Histograms of so many series, one a minute.
@@ -190,7 +212,7 @@ pub(crate) fn measure_histograms(
     load: &Workload,
 ) -> Result<(f64, f64)> {
     let mut server = PathServer::start(kind, program, dir)?;
-    let (cpu, more) = fill(&mut server, load)?;
+    let (_, cpu, more) = fill(&mut server, load)?;
     server.stop()?;
     let points = load.points as f64;
     Ok((cpu.as_secs_f64() * 1e6 / points, more as f64 * SAMPLES as f64 / points))
@@ -238,5 +260,6 @@ mod tests {
         assert!(check(0, body, 99).is_ok());
         assert!(check(0, body, 100).is_err());
         assert!(check(3, br#"{"data":["api-1"]}"#, 1).is_ok());
+        assert!(check(SEARCH, body, 100).is_err() && check(SEARCH, body, 99).is_ok());
     }
 }

@@ -9,9 +9,8 @@ use anyhow::Result;
 use synthetic::Dataset;
 
 use super::answer::{AnswerBounds, AnswerValues};
-use super::dashboard;
+use super::dashboard::{self, READERS, ReadersCost};
 use super::expected::CountOracle;
-use super::growth::{self, GrowthFigures};
 use super::ingest::{self, PathIngest};
 use super::path_query::{PathQuery, QUERIES};
 use super::path_table::{ANSWER, PathLimit, PathMeasure, PathTable};
@@ -49,7 +48,6 @@ const WARM_RUNS: usize = 5;
 const REST: Duration = Duration::from_secs(60);
 /// Rate at which no request may be deferred, in histograms per second.
 const RATE: f64 = 60_000.0;
-const READERS: [usize; 3] = [1, 8, 64];
 /// Times that the heaviest query is asked beside the light one.
 const HEAVY_RUNS: usize = 3;
 
@@ -124,11 +122,11 @@ impl PathRun {
         self.compare(query, expected, &answers);
     }
 
-    fn dir_of(&self, peer: &PathPeer, part: &str) -> PathBuf {
+    pub(super) fn dir_of(&self, peer: &PathPeer, part: &str) -> PathBuf {
         self.dir.join(format!("{}-{part}-{}", peer.kind.key(), self.scale))
     }
 
-    fn fail(&mut self, peer: &PathPeer, part: &str, what: &str, error: &anyhow::Error) {
+    pub(super) fn fail(&mut self, peer: &PathPeer, part: &str, what: &str, error: &anyhow::Error) {
         let text = format!("{}, {part}, {what}: {error:#}.", peer.kind.name());
         let text = text.replace(['|', '\n'], " ");
         progress(&text);
@@ -329,15 +327,7 @@ impl PathRun {
         for readers in READERS {
             let path = light.path(dataset, peer.kind, peer.kind.functions()[0]);
             let cost = dashboard::ask_by_readers(&server, &path, readers)?;
-            let what = format!("B: the light query by {readers} readers at once");
-            let rows = [
-                ("CPU of a query, ms", cost.cpu_ms),
-                ("p99 wall, ms", cost.p99_ms),
-                ("queries per second", cost.per_second),
-            ];
-            for (measure, value) in rows {
-                self.table.add(PathMeasure::new(what.as_str(), measure), peer.column, value);
-            }
+            self.note_readers("B: the light query", peer.column, readers, &cost);
         }
         for query in queries {
             for over in peer.kind.functions() {
@@ -355,11 +345,33 @@ impl PathRun {
         Ok(())
     }
 
+    /// Cost of a query by so many readers at once.
+    pub(super) fn note_readers(
+        &mut self,
+        what: &str,
+        column: usize,
+        readers: usize,
+        cost: &ReadersCost,
+    ) {
+        let what = format!("{what} by {readers} readers at once");
+        let rows = [
+            ("CPU of a query, ms", cost.cpu_ms),
+            ("p99 wall, ms", cost.p99_ms),
+            ("queries per second", cost.per_second),
+        ];
+        for (measure, value) in rows {
+            progress(&format!("{readers} readers, {measure}: {}", number(value)));
+            self.table.add(PathMeasure::new(what.as_str(), measure), column, value);
+        }
+    }
+
     /// The dashboard, with each server and function.
     pub(crate) fn run_dashboard(&mut self) -> Result<()> {
         let dataset = PathSet::B.dataset(self.scale);
         progress("dashboard: drawing the data …");
-        let same = workload::encode(&dataset, PathSet::B.format(), None);
+        let mut expected = CountOracle::new(&dataset);
+        let same = workload::encode(&dataset, PathSet::B.format(), Some(&mut expected));
+        let mut all = Vec::new();
         for peer in self.peers.clone() {
             let Some(format) = peer.kind.format(PathSet::B) else { continue };
             let own = (format != same.format).then(|| workload::encode(&dataset, format, None));
@@ -367,11 +379,25 @@ impl PathRun {
             for _ in 0..self.rounds {
                 for (number, over) in peer.kind.functions().iter().enumerate() {
                     let column = peer.column + number;
-                    if let Err(error) = self.reload(&peer, &dataset, load, over, column) {
-                        self.fail(&peer, "dashboard", over, &error);
+                    match self.reload(&peer, &dataset, load, over, column) {
+                        Ok(answers) => all.push(((peer.kind, *over), column, answers)),
+                        Err(error) => self.fail(&peer, "dashboard", over, &error),
                     }
                 }
             }
+        }
+        let prometheus = all.iter().find(|one| one.0.0 == PathServerKind::Prometheus);
+        let prometheus = prometheus.map(|one| one.2.clone()).unwrap_or_default();
+        for (of, column, answers) in &all {
+            let check = dashboard::check_panels(*of, answers, &prometheus, (&dataset, &expected));
+            let is_peer = of.0 == PathServerKind::Prometheus;
+            if is_peer || check.is_empty() {
+                let text = if is_peer { "defines `increase`" } else { "not compared" };
+                self.table.say(PathMeasure::new(DASHBOARD, ANSWER), *column, text);
+                continue;
+            }
+            progress(&format!("dashboard: {}, {}: {}", of.0.key(), of.1, check.cell()));
+            self.table.judge(DASHBOARD, *column, &check);
         }
         Ok(())
     }
@@ -383,7 +409,7 @@ impl PathRun {
         load: &Workload,
         over: &str,
         column: usize,
-    ) -> Result<()> {
+    ) -> Result<Vec<Option<AnswerValues>>> {
         progress(&format!("dashboard: {}, {over} …", peer.kind.key()));
         let dir = self.dir_of(peer, "dashboard");
         let mut server = start_empty(peer, &dir)?;
@@ -410,140 +436,13 @@ impl PathRun {
         ];
         for (measure, value) in rows {
             progress(&format!("{measure}: {}", number(value)));
-            let measure = PathMeasure::new("B: dashboard of 20 panels during ingest", measure);
-            self.table.add(measure, column, value);
+            self.table.add(PathMeasure::new(DASHBOARD, measure), column, value);
         }
-        Ok(())
-    }
-
-    /// Cost against the number of series.
-    pub(crate) fn run_growth(&mut self) -> Result<()> {
-        let sizes = growth::SIZES.map(|size| (size as f64 * self.scale) as usize);
-        for round in 0..self.rounds {
-            let mut all: Vec<Vec<GrowthFigures>> = self.peers.iter().map(|_| Vec::new()).collect();
-            for size in sizes {
-                let load = growth::workload(size);
-                for (at, peer) in self.peers.clone().into_iter().enumerate() {
-                    if peer.kind == PathServerKind::VictoriaOwn {
-                        continue;
-                    }
-                    progress(&format!("growth, round {round}: {}, {size} …", peer.kind.key()));
-                    let dir = self.dir_of(&peer, "growth");
-                    if dir.exists() {
-                        fs::remove_dir_all(&dir)?;
-                    }
-                    match growth::measure(peer.kind, &peer.program, &dir, &load) {
-                        Ok(figures) => {
-                            self.note_growth(peer.column, size, &figures);
-                            all[at].push(figures);
-                        }
-                        Err(error) => self.fail(&peer, "growth", &size.to_string(), &error),
-                    }
-                }
-            }
-            for (peer, figures) in self.peers.clone().iter().zip(&all) {
-                self.note_exponents(peer.column, sizes, figures);
-            }
-        }
-        self.run_growth_of_histograms()
-    }
-
-    fn run_growth_of_histograms(&mut self) -> Result<()> {
-        for size in growth::SIZES_HISTOGRAMS {
-            let load = growth::histograms(((size as f64 * self.scale) as usize).max(2));
-            for peer in self.peers.clone() {
-                // As of set B: too many counters.
-                if peer.kind.format(PathSet::B) != Some(load.format) {
-                    continue;
-                }
-                for _ in 0..self.rounds {
-                    progress(&format!("growth: {}, {size} histograms …", peer.kind.key()));
-                    let dir = self.dir_of(&peer, "growth");
-                    if dir.exists() {
-                        fs::remove_dir_all(&dir)?;
-                    }
-                    let found = growth::measure_histograms(peer.kind, &peer.program, &dir, &load);
-                    let (cpu_us, bytes) = match found {
-                        Ok(found) => found,
-                        Err(error) => {
-                            self.fail(&peer, "growth of histograms", &size.to_string(), &error);
-                            continue;
-                        }
-                    };
-                    progress(&format!("{} µs, {} B per series", number(cpu_us), number(bytes)));
-                    let what = format!("growth: {size} histograms × 4 samples");
-                    let memory = PathMeasure::new(what.as_str(), "RSS, kB per series");
-                    let limit =
-                        (size == growth::SIZES_HISTOGRAMS[2]).then_some(PathLimit::AtMost(6.0));
-                    self.table.add(memory.with(limit), peer.column, bytes / 1e3);
-                    let cpu = PathMeasure::new(what, "CPU of ingest, µs per histogram");
-                    self.table.add(cpu, peer.column, cpu_us);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn note_growth(&mut self, column: usize, size: usize, figures: &GrowthFigures) {
-        let what = format!("growth: {size} counters × 4 samples");
-        // Targets are those of the full sizes.
-        let (is_middle, is_last) = (size == growth::SIZES[1], size == growth::SIZES[2]);
-        let middle = |limit: f64| is_middle.then_some(PathLimit::AtMost(limit));
-        let restart = match (is_middle, is_last) {
-            (true, _) => Some(PathLimit::AtMost(1.5)),
-            (_, true) => Some(PathLimit::AtMost(10.0)),
-            _ => None,
-        };
-        let rows = [
-            ("CPU of ingest, settled, s", middle(4.0), figures.ingest_cpu.as_secs_f64()),
-            ("RSS, kB per series", middle(1.0), figures.bytes_per_series / 1e3),
-        ];
-        for (measure, limit, value) in rows {
-            progress(&format!("{measure}: {}", number(value)));
-            self.table.add(PathMeasure::new(what.as_str(), measure).with(limit), column, value);
-        }
-        let measure = PathMeasure::new(what.as_str(), "kill -9 to the first right answer, s");
-        match figures.restart {
-            Some(time) => self.table.add(measure.with(restart), column, time.as_secs_f64()),
-            None => self.table.say(measure.with(restart), column, "none"),
-        }
-        for ((title, limit), result) in growth::QUERIES.into_iter().zip(&figures.queries) {
-            let what = format!("{what}: {title}");
-            let cpu = PathMeasure::new(what.as_str(), "CPU, ms").with(middle(limit));
-            match result {
-                Ok(cost) => {
-                    progress(&format!("{title}: {} ms", number(cost.cpu_ms)));
-                    self.table.add(cpu, column, cost.cpu_ms);
-                    self.table.add(PathMeasure::new(what, "wall, ms"), column, cost.wall_ms);
-                }
-                Err(error) => self.table.say(cpu, column, format!("refused: {error}")),
-            }
-        }
-    }
-
-    /// Exponents of the cost between the smallest and the largest size.
-    fn note_exponents(&mut self, column: usize, sizes: [usize; 3], figures: &[GrowthFigures]) {
-        let [first, _, last] = figures else { return };
-        let ends = (sizes[0], sizes[2]);
-        let ingest = (first.ingest_cpu.as_secs_f64(), last.ingest_cpu.as_secs_f64());
-        let mut rows = vec![("of ingest", ingest)];
-        if let (Some(first), Some(last)) = (first.restart, last.restart) {
-            let start = (first.as_secs_f64(), last.as_secs_f64());
-            rows.push(("of kill -9 to the first answer", start));
-        }
-        let search = growth::SEARCH;
-        if let (Ok(first), Ok(last)) = (&first.queries[search], &last.queries[search]) {
-            rows.push(("of the search by regular expression", (first.cpu_ms, last.cpu_ms)));
-        }
-        for (measure, costs) in rows {
-            let what = format!("growth: exponent from {} to {} counters", ends.0, ends.1);
-            let measure = PathMeasure::new(what, measure).with(Some(PathLimit::AtMost(1.1)));
-            self.table.add(measure, column, growth::exponent(ends, costs));
-        }
+        Ok(times.answers)
     }
 }
 
-fn start_empty(peer: &PathPeer, dir: &Path) -> Result<PathServer> {
+pub(super) fn start_empty(peer: &PathPeer, dir: &Path) -> Result<PathServer> {
     if dir.exists() {
         fs::remove_dir_all(dir)?;
     }
@@ -551,21 +450,22 @@ fn start_empty(peer: &PathPeer, dir: &Path) -> Result<PathServer> {
 }
 
 /// Text of a cell: the server's reason if it gave one.
-fn refusal(error: &anyhow::Error) -> String {
+pub(super) fn refusal(error: &anyhow::Error) -> String {
     let text = format!("{error:#}").replace(['|', '\n'], " ");
     let reason = text.split("\"error\":\"").nth(1).and_then(|rest| rest.split('"').next());
     format!("refused: {}", reason.unwrap_or(&text))
 }
 
-fn progress(what: &str) {
+pub(super) fn progress(what: &str) {
     eprintln!("        {what}");
 }
 
-fn megabytes(bytes: u64) -> f64 {
+pub(super) fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-const DEFERRED: &str = "answers of 429";
+const DASHBOARD: &str = "B: dashboard of 20 panels during ingest";
+pub(super) const DEFERRED: &str = "answers of 429";
 
 #[cfg(test)]
 mod tests {

@@ -117,7 +117,8 @@ impl PathServerKind {
         }
     }
 
-    fn command(self, program: &Path, data: &Path, port: u16) -> Result<Command> {
+    /// `settings` are added to those of topdeck.
+    fn command(self, program: &Path, data: &Path, port: u16, settings: &str) -> Result<Command> {
         let mut command = Command::new(program);
         match self {
             PathServerKind::Topdeck => {
@@ -126,7 +127,7 @@ impl PathServerKind {
                 let text = format!(
                     "[http]\nlisten = [\"127.0.0.1:{port}\"]\n[host]\nprocfs = false\nblock_io = \
                      false\nrun_queue = false\nprocesses = false\nhiccup = false\nshm_metrics = \
-                     false\n"
+                     false\n{settings}"
                 );
                 fs::write(&config, text)?;
                 command.arg("serve").arg("--config").arg(config);
@@ -204,10 +205,20 @@ pub(crate) struct PathServer {
 impl PathServer {
     /// Starts it on a directory and waits until it is ready.
     pub(crate) fn start(kind: PathServerKind, program: &Path, dir: &Path) -> Result<PathServer> {
+        PathServer::start_with(kind, program, dir, "")
+    }
+
+    /// The same with further settings of topdeck.
+    pub(crate) fn start_with(
+        kind: PathServerKind,
+        program: &Path,
+        dir: &Path,
+        settings: &str,
+    ) -> Result<PathServer> {
         fs::create_dir_all(dir)?;
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let log = dir.join("log");
-        let process = PeerServer::start(&mut kind.command(program, dir, port)?, &log)?;
+        let process = PeerServer::start(&mut kind.command(program, dir, port, settings)?, &log)?;
         let mut started = PathServer { kind, process, port };
         let path = match kind {
             PathServerKind::Topdeck => "/metrics",

@@ -17,7 +17,7 @@ const TICK: Duration = Duration::from_millis(10);
 const IDLE_SHARE: f64 = 0.05;
 const IDLE_WINDOW: Duration = Duration::from_secs(3);
 /// Maximum wait until the server is idle.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running server, killed on drop.
@@ -39,6 +39,15 @@ impl PeerServer {
         match self.child.try_wait()? {
             None => Ok(()),
             Some(status) => bail!("the server exited: {status}"),
+        }
+    }
+
+    /// Whether the process has ended, which is an error unless it was successful.
+    pub(crate) fn has_ended(&mut self) -> Result<bool> {
+        match self.child.try_wait()? {
+            None => Ok(false),
+            Some(status) if status.success() => Ok(true),
+            Some(status) => bail!("the program failed: {status}"),
         }
     }
 
