@@ -33,7 +33,7 @@ impl TopdeckServer {
             "collection_interval = \"1s\"\n[statsd]\nudp = [\"127.0.0.1:0\"]\ntcp = \
              [\"127.0.0.1:0\"]\nunix = \"statsd.sock\"\n[host]\nprocfs = false\nblock_io = \
              false\nrun_queue = false\nprocesses = false\nhiccup = false\nshm_metrics = \
-             false\n[http]\nlisten = [\"127.0.0.1:0\"]\n{more}"
+             false\ncgroups = false\n[http]\nlisten = [\"127.0.0.1:0\"]\n{more}"
         );
         fs::write(dir.join("topdeck.toml"), settings)?;
         let (program, dir) = (program.to_owned(), dir.to_owned());
