@@ -127,7 +127,7 @@ impl PathServerKind {
                 let text = format!(
                     "[http]\nlisten = [\"127.0.0.1:{port}\"]\n[host]\nprocfs = false\nblock_io = \
                      false\nrun_queue = false\nprocesses = false\nhiccup = false\nshm_metrics = \
-                     false\n{settings}"
+                     false\ncgroups = false\n{settings}"
                 );
                 fs::write(&config, text)?;
                 command.arg("serve").arg("--config").arg(config);

@@ -26,7 +26,7 @@ pub const MAGIC: [u8; 8] = *b"tdtraces";
 /// Version of a part of new traces.
 pub const VERSION: u32 = 1;
 /// Version of a part that took the place of others.
-const MERGED_VERSION: u32 = 2;
+pub const MERGED_VERSION: u32 = 2;
 /// Bytes before the footer of such a part: number of the first part that it replaces.
 const FROM_BYTES: usize = 8;
 /// Bytes before the first block.

@@ -41,7 +41,8 @@ fn pages_list_magic_numbers_limits_and_versions() {
         told(PART, format!("| magic | `{}` and two zero bytes |", name.escape_ascii()));
     }
     told(TRACES, format!("| magic | `{}` |", TRACE_MAGIC.escape_ascii()));
-    told(TRACES, format!("| version | {TRACE_VERSION} |"));
+    let versions = format!("{TRACE_VERSION}, or {MERGED_TRACE_VERSION} of a merged part");
+    told(TRACES, format!("| version | {versions} |"));
     told(CHUNK, format!("| rows | at most {CHUNK_ROWS_MAX} |"));
     told(CHUNK, format!("at most {CHUNK_BYTES_MAX} |"));
     told(CHUNK, format!("| version | {CHUNK_VERSION} |"));
