@@ -99,8 +99,8 @@ impl Evaluation<'_> {
         self.histograms_of(node, streams, steps)
     }
 
-    /// Distributions of the streams of a node. If a classic and a native histogram have the same name
-    /// and labels, both are left out.
+    /// Distributions of the streams of a node. If a classic and a native histogram have the same
+    /// name and labels, both are left out.
     fn histograms_of(
         &mut self,
         node: &PlanNode,
