@@ -85,7 +85,10 @@ fn parse_go(lines: &[&str]) -> Option<CrashNotice> {
     let signal = lines[start..goroutine].iter().find_map(|line| line.strip_prefix("[signal "));
     let of_runtime = lines[start].strip_prefix("panic: runtime error: ");
     let reason = match (signal, lines[start].strip_prefix("fatal error: "), of_runtime) {
-        (Some(signal), ..) => signal.split([':', ' ']).next().unwrap_or("panic").to_owned(),
+        (Some(signal), ..) => {
+            let mut words = signal.split([':', ' ']);
+            words.find(|word| !word.is_empty()).unwrap_or("panic").to_owned()
+        }
         (None, Some(error), _) => format!("fatal error: {error}"),
         (None, None, Some(error)) => format!("panic: {}", without_numbers(error)),
         (None, None, None) => "panic".to_owned(),

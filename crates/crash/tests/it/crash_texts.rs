@@ -72,6 +72,9 @@ fn panics_of_go() {
     let own =
         "panic: card hunter2 is invalid\n\ngoroutine 7 [running]:\nmain.pay(0x1)\n\t/a.go:3\n";
     check(own, "panic", "goroutine 7", &["main.pay"]);
+    // Found by the fuzzer.
+    let nameless = "panic: x\n[signal : \n\ngoroutine 1 [running]:\nmain.main()\n";
+    check(nameless, "panic", "goroutine 1", &["main.main"]);
     let index = "panic: runtime error: index out of range [17] with length 3\n\n\
                  goroutine 1 [running]:\nmain.main()\n\t/a.go:3\ncreated by main.f in goroutine 2\n";
     check(index, "panic: index out of range [0] with length 0", "goroutine 1", &["main.main"]);
