@@ -15,6 +15,7 @@ mod selection_summary;
 mod series;
 #[cfg(test)]
 mod tests;
+mod trace_shape;
 
 use query::{Language, Limits, QueryRequest, QueryResult, ResultData, Settings, StoreSource};
 use query::{promql, step};
@@ -152,6 +153,17 @@ const BREAKDOWN: &[Parameter] = &[
     MAX_SERIES,
 ];
 
+const TRACE_SHAPE: &[Parameter] = &[
+    SELECTOR.required(),
+    Parameter::text("above", "lower bound of the selection, exclusive; default: none"),
+    Parameter::text("up_to", "upper bound of the selection, inclusive; default: none"),
+    Parameter::text("from", "start of the selection; default: one hour before its end"),
+    Parameter::text("to", "end of the selection; default: now"),
+    Parameter::text("baseline_from", "start of the rest; default: that of the selection"),
+    Parameter::text("baseline_to", "end of the rest; default: that of the selection"),
+    TIMEOUT,
+];
+
 const FUNCTIONS: &[Parameter] = &[LANGUAGE];
 
 const OVERVIEW: &[Parameter] = &[
@@ -238,6 +250,20 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         JSON,
         "labels by falling divergence; min and max bound all values of the baseline, in unit; null \
          if unknown",
+    ),
+    ApiRoute::get(
+        "/v1/breakdown/trace-shape",
+        "Breakdown of a selection by operation: mean self times in the traces of its exemplars \
+         and in those of the rest.",
+        TRACE_SHAPE,
+        || routing::get(trace_shape::trace_shape),
+    )
+    .with_scope(Some(Scope::Exemplars))
+    .with_response(
+        200,
+        JSON,
+        "operations with confidence intervals of 95 %, those that grew most first; none if fewer \
+         than traces_min traces of a side are stored",
     ),
     ApiRoute::get(
         "/v1/overview",

@@ -75,6 +75,7 @@ pub mod step;
 mod store_source;
 mod stream;
 mod threshold_range;
+pub mod trace_shape;
 mod unit;
 mod value;
 

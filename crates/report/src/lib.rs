@@ -41,6 +41,7 @@ mod store_report;
 mod stream_point;
 mod targets;
 mod trace;
+mod trace_shape;
 
 pub use alerts::alerts_text;
 pub use audit::audit_text;
@@ -70,3 +71,4 @@ pub use store_report::{StoreReport, store_json, store_text};
 pub use stream_point::point_line;
 pub use targets::{ListedTarget, targets_json, targets_text};
 pub use trace::trace_text;
+pub use trace_shape::trace_shape_text;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use answers::store_dir::{ParsedSelector, left_out_text};
 use answers::{AnswerSource, BreakdownThresholds, StoreArguments};
 use anyhow::{Result, anyhow, bail};
-use client::{ServerClient, print_stdout};
+use client::{RequestParameters, ServerClient, print_stdout};
 use decode::{Quantity, Unit};
 use model::Selector;
 use query::breakdown::HeatmapSelection;
@@ -30,6 +30,11 @@ use crate::time::{self, TimeExpr};
 pub(crate) struct Options {
     #[command(flatten)]
     arguments: StoreArguments<ParsedSelector>,
+
+    /// What to compare: labels (exact), or the self times of operations in the traces of a server's
+    /// exemplars (estimated)
+    #[arg(long, value_enum, default_value_t = BreakdownSource::Labels)]
+    source: BreakdownSource,
 
     /// Lower bound of the selection (exclusive), such as 100ms
     #[arg(long, value_name = "THRESHOLD", value_parser = parse_quantity, allow_hyphen_values = true)]
@@ -56,7 +61,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
     baseline_to: Option<TimeExpr>,
 
-    /// Number of values shown per label
+    /// Number of values shown per label, or of operations
     #[arg(long, value_name = "N", default_value_t = 5)]
     top: usize,
 
@@ -76,19 +81,66 @@ pub(crate) struct Options {
     server: ServerClient,
 }
 
+/// What a breakdown compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum BreakdownSource {
+    Labels,
+    TraceShape,
+}
+
 const AFTER: &str = "\
 Examples:
   topdeck breakdown s latency --above 100ms
   topdeck breakdown latency --above 100ms --from -1h      asks the local server
   topdeck breakdown s latency --above 1s --up-to 3s --from 2026-11-15T09:30:00Z --to 2026-11-15T10:15:00Z
   topdeck breakdown s latency --above 1s --from -1h --baseline-from -1d --json | jq '.labels[0]'
+  topdeck breakdown latency --above 1s --from -1h --source trace-shape
 
 Exit status:
   0  success
   1  store, server or series not found, no values in the selection, or units differ
   2  usage error";
 
+/// Asks a server for the trace shape.
+fn run_trace_shape(options: &Options) -> Result<ExitCode> {
+    if let Some(dir) = &options.arguments.dir {
+        bail!(
+            "cannot read traces of the store {}: only servers compare them; omit the directory, \
+             and name the server with --server",
+            dir.display()
+        );
+    }
+    if options.csv {
+        bail!("cannot print a trace shape as CSV; use --json");
+    }
+    let now = journal::wall_clock()();
+    let mut parameters = RequestParameters::default()
+        .with("selector", &options.arguments.value.text)
+        .with("above", &options.above)
+        .with_option("up_to", options.up_to.as_ref());
+    for (name, time) in [
+        ("from", options.from),
+        ("to", options.to),
+        ("baseline_from", options.baseline_from),
+        ("baseline_to", options.baseline_to),
+    ] {
+        if let Some(time) = time {
+            parameters = parameters.with_ns(name, time.to_unix_ns(now));
+        }
+    }
+    let answer = options.server.get("/v1/breakdown/trace-shape", parameters)?;
+    let text = match options.json {
+        true => format!("{answer}\n"),
+        false => report::trace_shape_text(&answer, options.top, &Terminal::new(false))?,
+    };
+    print_stdout(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    if options.source == BreakdownSource::TraceShape {
+        return run_trace_shape(options);
+    }
     let source = AnswerSource::open(options.arguments.dir.as_deref(), &options.server)?;
     let mut selector = options.arguments.value.selector.clone();
     let mut summary = source.required_histograms(&selector)?;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use hist::{Bracket, LimitInclusion, Mixture};
 use model::{Selector, Series, SeriesId, SeriesKind};
-use store::{ExemplarRequest, ExemplarSelection, HOUR, ReadView, SelectedExemplar, TimeGrid};
+use store::{
+    ExemplarRequest, ExemplarSelection, HOUR, ReadView, SelectedExemplar, Store, TimeGrid,
+};
 
 use super::{EXEMPLARS, selection};
 use crate::active_query::ActiveQuery;
@@ -47,25 +49,8 @@ pub(super) async fn exemplars(
         let series_max = queries.settings.limits.series;
         let series_max = parameters.integer("max_series", series_max, u64::MAX)?.min(series_max);
         let selected = ExemplarSeries::find(&parameters, view, (series_max, active))?;
-        let stat = store.exemplar_stat();
-        // Exemplars stand for the values of the time of which they are complete.
-        let covered = range.start.max(stat.covered_from)..range.end;
-        let values = selected.values(view, &covered)?;
-        active.check_cancelled()?;
-        let request = ExemplarRequest {
-            series: selected.series.keys().copied().collect(),
-            range: range.clone(),
-            above: selected.above,
-            up_to: selected.up_to,
-            limit,
-        };
-        let count_above = |limit: f64, inclusion: LimitInclusion| {
-            Some(values.as_ref()?.count_above(limit, inclusion).estimate as f64)
-        };
-        // All that match are ranked at once.
-        let ranked = stat.exemplars.saturating_mul(ExemplarRequest::CANDIDATE_BYTES);
-        active.reserve(usize::try_from(ranked).unwrap_or(usize::MAX))?;
-        let found = store.select_exemplars(&request, &count_above);
+        let bounds = (selected.above, selected.up_to);
+        let (found, values) = selected.select((view, &*store, active), &range, bounds, limit)?;
         let count = values.as_ref().map(|values| count_between(values, &selected));
         let template = queries.settings.trace_url.as_deref();
         active.json_response(&document(&selected, &range, &found, (count, template)))
@@ -87,8 +72,8 @@ fn time_range(parameters: &Parameters, now: i64) -> Result<Range<i64>, ApiError>
 }
 
 /// Series of a request, and its bounds in their unit.
-struct ExemplarSeries {
-    selector: String,
+pub(super) struct ExemplarSeries {
+    pub(super) selector: String,
     /// By the id of the stored series: of a classic histogram, that of a bucket.
     series: HashMap<SeriesId, Arc<Series>>,
     /// Number of series; a classic histogram is one.
@@ -97,12 +82,12 @@ struct ExemplarSeries {
     distributions: Vec<store::SeriesEntryRef>,
     left_out: Vec<store::SeriesEntryRef>,
     unit: Option<decode::Unit>,
-    above: f64,
-    up_to: f64,
+    pub(super) above: f64,
+    pub(super) up_to: f64,
 }
 
 impl ExemplarSeries {
-    fn find(
+    pub(super) fn find(
         parameters: &Parameters,
         view: &ReadView,
         (series_max, active): (u64, &ActiveQuery),
@@ -154,6 +139,30 @@ impl ExemplarSeries {
             above: above.unwrap_or(f64::NEG_INFINITY),
             up_to: up_to.unwrap_or(f64::INFINITY),
         })
+    }
+
+    /// Exemplars of a range with values between bounds, and all values that they stand for.
+    pub(super) fn select(
+        &self,
+        (view, store, active): (&ReadView, &Store, &ActiveQuery),
+        range: &Range<i64>,
+        (above, up_to): (f64, f64),
+        limit: usize,
+    ) -> Result<(ExemplarSelection, Option<Mixture>), ApiError> {
+        let stat = store.exemplar_stat();
+        // Exemplars stand for the values of the time of which they are complete.
+        let covered = range.start.max(stat.covered_from)..range.end;
+        let values = self.values(view, &covered)?;
+        active.check_cancelled()?;
+        let series = self.series.keys().copied().collect();
+        let request = ExemplarRequest { series, range: range.clone(), above, up_to, limit };
+        let count_above = |limit: f64, inclusion: LimitInclusion| {
+            Some(values.as_ref()?.count_above(limit, inclusion).estimate as f64)
+        };
+        // All that match are ranked at once.
+        let ranked = stat.exemplars.saturating_mul(ExemplarRequest::CANDIDATE_BYTES);
+        active.reserve(usize::try_from(ranked).unwrap_or(usize::MAX))?;
+        Ok((store.select_exemplars(&request, &count_above), values))
     }
 
     /// All values of a range; `None` if the series have no distribution, or the range is empty.

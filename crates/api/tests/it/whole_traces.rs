@@ -278,6 +278,46 @@ fn traces_that_started_together_are_on_one_page() {
     assert_eq!(found, [(vec![4], 4), (vec![2, 3], 4), (vec![1], 4)]);
 }
 
+/// The page read up to 120 traces one by one for it.
+#[test]
+fn operations_that_grew_are_found_in_the_traces_of_a_selection() {
+    let it = ServerFixture::new();
+    let end = now() - 2_000_000_000;
+    for minute in 0..30 {
+        let at = end - u64::from(minute) * 60_000_000_000;
+        for (trace, ms) in [(100 + minute, 900), (200 + minute, 8)] {
+            send(&it, &request("db", at, &[(trace, 2, 1, ms)]));
+            send(&it, &request("shop", at, &[(trace, 1, 0, ms + 12)]));
+        }
+    }
+    let selector = "%7B%22traces.span.metrics.duration%22%2C%22service.name%22%3D%22shop%22%7D";
+    let shape = |parameters: &str| {
+        let path = format!("/v1/breakdown/trace-shape?selector={selector}&{parameters}");
+        let (status, found) = get(&it, &path);
+        assert_eq!(status, 200, "{found}");
+        found
+    };
+    let found = shape("above=100ms");
+    let side = json!({ "exemplars": 30, "stored": 30 });
+    assert_eq!((&found["inside"], &found["outside"]), (&side, &side));
+    let exactly = |ms: f64| json!({ "lower": ms * 1e6, "estimate": ms * 1e6, "upper": ms * 1e6 });
+    let expected = json!([
+        { "service": "db", "name": "GET /db", "inside": exactly(900.0), "outside": exactly(8.0) },
+        { "service": "shop", "name": "GET /shop", "inside": exactly(12.0),
+            "outside": exactly(12.0) },
+    ]);
+    assert_eq!(found["operations"].to_string(), expected.to_string());
+    // Against another time.
+    let ten = shape("above=100ms&from=-10m&baseline_from=-30m&baseline_to=-10m");
+    assert_eq!(ten["operations"], json!([]), "too few");
+    assert!(ten["inside"]["stored"].as_u64().unwrap() < 12, "{ten}");
+    assert!(ten["outside"]["stored"].as_u64().unwrap() > 20, "{ten}");
+    for invalid in ["above=x", "from=-1h&to=-2h", "baseline_from=-1h&baseline_to=-2h", "a=b"] {
+        let path = format!("/v1/breakdown/trace-shape?selector={selector}&{invalid}");
+        assert_eq!(get(&it, &path).0, 400, "{invalid}");
+    }
+}
+
 #[test]
 fn ids_and_encodings_of_requests() {
     let it = ServerFixture::new();

@@ -275,6 +275,39 @@ impl<'a> Trace<'a> {
         })
     }
 
+    /// Nanoseconds of each span in which none of its children ran, in the order of the spans.
+    pub fn self_times(&self) -> Vec<u64> {
+        let mut places = HashMap::new();
+        for (place, span) in self.spans.iter().enumerate() {
+            places.entry(span.span_id).or_insert(place);
+        }
+        // By parent and start.
+        let mut children: Vec<(usize, u64, u64)> = Vec::new();
+        for (place, span) in self.spans.iter().enumerate() {
+            let parent = span.parent_id.and_then(|parent| places.get(&parent).copied());
+            if let Some(parent) = parent.filter(|parent| *parent != place) {
+                children.push((parent, span.start, span.end));
+            }
+        }
+        children.sort_unstable();
+        let duration = |span: &TraceSpan<'_>| span.end.saturating_sub(span.start);
+        let mut self_times: Vec<u64> = self.spans.iter().map(duration).collect();
+        for children in children.chunk_by(|a, b| a.0 == b.0) {
+            let Some(parent) = children.first().map(|(parent, ..)| *parent) else { continue };
+            let (Some(span), Some(own)) = (self.spans.get(parent), self_times.get_mut(parent))
+            else {
+                continue;
+            };
+            let mut covered_to = span.start;
+            for (_, start, end) in children {
+                let (start, end) = ((*start).max(covered_to), (*end).min(span.end));
+                *own = own.saturating_sub(end.saturating_sub(start));
+                covered_to = covered_to.max(end);
+            }
+        }
+        self_times
+    }
+
     /// What is unusual about the tree.
     pub fn problems(&self) -> TraceProblems {
         let places = self.spans.iter().enumerate().map(|(place, span)| (span.span_id, place));
@@ -427,6 +460,29 @@ mod tests {
         let rest: Vec<u8> = (0..1000).flat_map(|n| attribute(9, &n.to_string(), "")).collect();
         let (stored, truncated) = encoded(&[span(1, 0, 5..9, &rest)], &keep);
         assert_eq!((truncated, of(&stored).len()), (1, 128));
+    }
+
+    /// Overlapping children count once, and what is beyond the parent does not count.
+    #[test]
+    fn self_time_is_what_no_child_covers() {
+        let check = |spans: &[Vec<u8>], expected: &[u64]| {
+            let (stored, _) = encoded(spans, &keep);
+            let trace = Trace::read(&stored);
+            let mut found: Vec<([u8; 8], u64)> =
+                trace.spans.iter().map(|span| span.span_id).zip(trace.self_times()).collect();
+            found.sort_unstable();
+            assert_eq!(found.into_iter().map(|(_, own)| own).collect::<Vec<_>>(), expected);
+        };
+        let child = |id: u8, times| span(id, 1, times, &[]);
+        let root = span(1, 0, 100..200, &[]);
+        check(std::slice::from_ref(&root), &[100]);
+        let all = [root.clone(), child(2, 110..150), child(3, 120..130), child(4, 140..160)];
+        check(&all, &[50, 40, 10, 20]);
+        check(&[root.clone(), child(2, 50..120), child(3, 190..300)], &[70, 70, 110]);
+        check(&[root.clone(), child(2, 300..400), child(3, 10..20)], &[100, 100, 10]);
+        // Cycles, and a parent that is elsewhere.
+        check(&[span(1, 1, 0..9, &[]), span(2, 7, 0..5, &[])], &[9, 5]);
+        check(&[span(1, 2, 0..9, &[]), span(2, 1, 2..5, &[])], &[6, 0]);
     }
 
     #[test]
