@@ -173,8 +173,8 @@ impl CrashSender {
     /// Whether nothing has come since the last reading.
     fn is_unchanged(&self) -> bool {
         let Some((read, time)) = self.last_reading else { return false };
-        let is_before = |changed: SystemTime| changed + CHANGE_MARGIN < time;
-        read.elapsed() < RESCAN_PERIOD && self.spool.changed().is_none_or(is_before)
+        let is_settled = |changed| is_settled(changed, time);
+        read.elapsed() < RESCAN_PERIOD && self.spool.changed().is_none_or(is_settled)
     }
 
     /// Leaves a notice of each process that was killed for lack of memory.
@@ -184,7 +184,13 @@ impl CrashSender {
             let name = format!("{time_ns:020}-oom-{index}");
             let reason = oom_kills::REASON.to_owned();
             let notice = CrashNotice { time_ns, origin, reason, ..CrashNotice::default() };
-            if self.spool.finish(&name, &notice.to_bytes()).is_err() {
+            let bytes = notice.to_bytes();
+            // Beyond the limit of notices it is counted there.
+            let written = self.spool.begin(&name, &bytes).and_then(|partial| match partial {
+                Some(_held) => self.spool.finish(&name, &bytes),
+                None => Ok(()),
+            });
+            if written.is_err() {
                 self.dropped.add(1);
             }
         }
@@ -247,6 +253,11 @@ impl CrashSender {
             *self.rejected.lock().unwrap_or_else(PoisonError::into_inner) = Some(note);
         }
     }
+}
+
+/// Whether a change was seen by a reading at a time. Its owner sets the time of a folder at will.
+fn is_settled(changed: SystemTime, read: SystemTime) -> bool {
+    changed.checked_add(CHANGE_MARGIN).is_some_and(|settled| settled < read)
 }
 
 /// Crashes that have series of their own, by hashes of their labels.
@@ -334,6 +345,14 @@ fn samples(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_with_a_time_that_cannot_be_is_read() {
+        let now = SystemTime::now();
+        assert!(is_settled(now - 2 * CHANGE_MARGIN, now) && !is_settled(now, now));
+        let last = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(i64::MAX as u64));
+        assert!(!is_settled(last.unwrap(), now));
+    }
 
     #[test]
     fn crashes_of_many_kinds_have_a_limited_number_of_series() {

@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use shm::AttachedProcess;
 use shm::snapshot::{MetricValue, NumericValue};
+use shm::{AttachedProcess, MetricsFormat};
 
 /// Operations and metrics that are listed, and labels or tags of each.
 const LISTED_MAX: usize = 40;
@@ -15,13 +15,14 @@ const LABELS_MAX: usize = 8;
 const TEXT_BYTES_MAX: usize = 200;
 
 /// The state, with ages as of a time of the machine's CLOCK_MONOTONIC; `None` if the process had no
-/// metrics file. The file and its folder belong to the user of the process: others may write what
-/// they like in files of their own.
+/// metrics file of topdeck's format. The file and its folder belong to the user of the process:
+/// others may write what they like in files of their own.
 pub fn read(pid: u32, uid: u32, as_of_ns: u64) -> Option<Value> {
     let is_of_user = |path: &Path| fs::symlink_metadata(path).is_ok_and(|it| it.uid() == uid);
     // The latest first: PIDs are used again.
     let found = shm::list_metrics_files().0.into_iter().find(|file| {
-        file.pid() == pid && is_of_user(&file.path) && file.path.parent().is_some_and(is_of_user)
+        let is_of_user = is_of_user(&file.path) && file.path.parent().is_some_and(is_of_user);
+        file.format == MetricsFormat::Topdeck && file.pid() == pid && is_of_user
     })?;
     // A file that becomes shorter while it is mapped ends the reader.
     let metrics = AttachedProcess::open_copied(found).ok()?.metrics().ok()?;

@@ -103,7 +103,12 @@ fn of_record(record: &[u8]) -> Option<CrashOrigin> {
     let (before, after) = line.split_once(",task=")?;
     let (task, after) = after.rsplit_once(",pid=")?;
     let (pid, uid) = after.split_once(",uid=")?;
-    let group = before.rsplit_once("task_memcg=").map_or("", |(_, group)| group);
+    let is_forged = |group: &str| {
+        // A user may name a group, or a task, like a part of this text.
+        group.contains([',', '=']) || line.matches("task_memcg=").count() > 1
+    };
+    let group = before.split_once("task_memcg=").map_or("", |(_, group)| group);
+    let group = if is_forged(group) { "" } else { group };
     let mut origin = CrashOrigin {
         program: task.to_owned(),
         pid: pid.parse().ok()?,
@@ -169,8 +174,7 @@ impl OomCounters {
             origins.extend((0..new.min(KILLS_MAX)).map(|_| origin.clone()));
         }
         // The group of a process that was killed may be gone already.
-        let found = origins.len().max(killed as usize);
-        origins.resize(found, CrashOrigin::default());
+        origins.resize(killed as usize, CrashOrigin::default());
         (self.total, self.groups) = (total, groups);
         origins
     }
@@ -193,6 +197,16 @@ mod tests {
         let origin = of_record(line).expect("a kill");
         assert_eq!((origin.program.as_str(), origin.unit.as_str()), ("shop, main", "shop.service"));
         assert_eq!((origin.pid, origin.uid), (4242, 33));
+        // A group of a user has the name of another one, or of a task.
+        for (group, task) in [
+            ("/user.slice/x,task_memcg=/system.slice/shop.service", "shop"),
+            ("/system.slice/shop.service,a=b", "shop"),
+            ("/system.slice/shop.service", "x,task_memcg=/y"),
+        ] {
+            let line = format!("6,1,2,-;oom-kill:task_memcg={group},task={task},pid=7,uid=8\n");
+            let origin = of_record(line.as_bytes()).expect("a kill");
+            assert_eq!((origin.unit.as_str(), origin.pid, origin.uid), ("", 7, 8), "{group}");
+        }
         assert_eq!(of_record(b"6,1,2,-;usb 1-1: new device\n"), None);
         assert_eq!(of_record(b"6,1,2,-;oom-kill:task=,pid=x"), None);
     }
@@ -225,6 +239,9 @@ mod tests {
         units.sort_unstable();
         assert_eq!(units, ["", "shop.service", "shop.service"]);
         assert!(counters.read().is_empty());
+        // Groups that have more than the system.
+        set(9, 9);
+        assert_eq!(counters.read().len(), 1);
         fs::remove_dir_all(dir).unwrap();
     }
 }
