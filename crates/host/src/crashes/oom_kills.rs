@@ -5,18 +5,22 @@
 //! grown.
 //!
 //! Of the processes of a host, such as a server and an agent, one reports them: the one that has
-//! the abstract Unix socket [`CLAIM`].
+//! the abstract Unix socket [`CLAIM`]. Any user can take that name, so it counts only if its owner
+//! is root or the user of this process.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
 use crash::CrashOrigin;
 use rustix::fs::OFlags;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::{Uid, geteuid};
 
 /// Reason in the notice.
 pub(crate) const REASON: &str = "OOM kill";
@@ -28,13 +32,16 @@ const RECORD_BYTES_MAX: usize = 8 << 10;
 /// Kills that are reported one by one at a time.
 const KILLS_MAX: u64 = 100;
 
+/// Connections to the socket that are taken at a time.
+const CONNECTIONS_MAX: u32 = 1_000;
 /// Name of the abstract socket of the process that reports kills.
 const CLAIM: &str = "topdeck-oom-kills";
 
 /// Kills on this host, if no other process reports them.
 #[derive(Default)]
 pub(crate) struct OomKills {
-    claimed: Option<(UnixDatagram, KillReader)>,
+    /// The socket, or none if another user has taken its name.
+    claimed: Option<(Option<UnixListener>, KillReader)>,
 }
 
 impl OomKills {
@@ -43,13 +50,33 @@ impl OomKills {
         if self.claimed.is_none() {
             self.claimed = claim(CLAIM).map(|socket| (socket, KillReader::open()));
         }
-        self.claimed.as_mut().map_or_else(Vec::new, |(_, reader)| reader.read())
+        let Some((socket, reader)) = &mut self.claimed else { return Vec::new() };
+        // Others ask who has it: see `owner`.
+        for _ in 0..CONNECTIONS_MAX {
+            if socket.as_ref().is_none_or(|socket| socket.accept().is_err()) {
+                break;
+            }
+        }
+        reader.read()
     }
 }
 
-/// Claims a name on this host, until the drop; `None` if another process has it.
-fn claim(name: &str) -> Option<UnixDatagram> {
-    UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name).ok()?).ok()
+/// Claims a name on this host, until the drop; `None` if another process has it that may. The name
+/// of another user is no reason to report nothing: there is no socket then.
+fn claim(name: &str) -> Option<Option<UnixListener>> {
+    let bound = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).ok()?);
+    let socket = bound.and_then(|socket| socket.set_nonblocking(true).map(|()| socket)).ok();
+    let is_trusted = |owner: Uid| owner.is_root() || owner == geteuid();
+    let is_claimed = socket.is_none() && owner(name).is_some_and(is_trusted);
+    (!is_claimed).then_some(socket)
+}
+
+/// User of the process that listens to a name.
+fn owner(name: &str) -> Option<Uid> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
+    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()?).ok()?;
+    Some(socket_peercred(&socket).ok()?.uid)
 }
 
 /// Where kills are found.
@@ -214,10 +241,35 @@ mod tests {
     #[test]
     fn one_process_of_a_host_reports_kills() {
         let name = format!("topdeck-oom-kills-{}", std::process::id());
-        let first = claim(&name).expect("nobody has it");
+        let first = claim(&name).expect("nobody has it").expect("a socket");
         assert!(claim(&name).is_none());
         drop(first);
-        assert!(claim(&name).is_some());
+        assert!(claim(&name).is_some_and(|socket| socket.is_some()));
+    }
+
+    #[test]
+    fn a_name_that_another_user_has_taken_stops_nothing() {
+        let name = format!("topdeck-oom-other-{}", std::process::id());
+        // Nobody listens, so it is not known who it is.
+        let flags = SocketFlags::CLOEXEC;
+        let bound = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+        rustix::net::bind(&bound, &address).unwrap();
+        assert!(claim(&name).is_some_and(|socket| socket.is_none()));
+        drop(bound);
+        if !geteuid().is_root() {
+            println!("skipped: not root");
+            return;
+        }
+        let of_other = name.clone();
+        let listen = move || {
+            let uid = Some(Uid::from_raw(4242));
+            rustix::thread::set_thread_res_uid(None, uid, None).unwrap();
+            claim(&of_other).flatten().expect("a socket")
+        };
+        let socket = std::thread::spawn(listen).join().unwrap();
+        assert!(claim(&name).is_some_and(|socket| socket.is_none()));
+        drop(socket);
     }
 
     #[test]
