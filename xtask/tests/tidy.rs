@@ -104,8 +104,9 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/topdeck/src/crash/core_pattern.rs", 1, "joined"),
     (
         "crates/topdeck/src/crash/handle.rs",
-        3,
-        "without that of the notice, an error; without others, what they read is left out",
+        4,
+        "without that of the notice, an error; that which waits for it is joined; without others, \
+         what they read is left out",
     ),
     ("crates/topdeck/src/doctor/checks.rs", 1, "joined"),
     ("crates/topdeck/src/doctor/overhead.rs", 1, "fatal, by `background::spawn`"),

@@ -11,6 +11,8 @@ use crate::fields::{ByteFields, number_at};
 /// Number of program headers and sections that are read.
 const PROGRAM_HEADERS_MAX: u64 = 256;
 const SECTIONS_MAX: u64 = 16_384;
+/// Parts in memory that are kept: each address is looked up in them.
+const LOADS_MAX: usize = 16;
 /// Bytes of a table of symbols that are read: two million functions.
 const SYMBOL_BYTES_MAX: u64 = 48 << 20;
 /// Longest name of a function in bytes; those of C++ and Rust templates are longer, and are cut.
@@ -102,7 +104,9 @@ impl ElfImage {
             let field = |at, bytes| number_at(header, at, bytes).unwrap_or(0);
             let (offset, address, size) = (field(8, 8), field(16, 8), field(32, 8));
             match field(0, 4) {
-                PT_LOAD => self.loads.push(Load { address, offset, size }),
+                PT_LOAD if self.loads.len() < LOADS_MAX => {
+                    self.loads.push(Load { address, offset, size });
+                }
                 PT_NOTE if self.build_id.is_empty() => {
                     self.build_id = self.read_build_id(offset, size).unwrap_or_default();
                 }

@@ -94,11 +94,14 @@ impl CrashOrigin {
     /// Sets unit and container from the path of a control group.
     pub fn set_control_group(&mut self, path: &str) {
         const ID_DIGITS: usize = 64;
-        // The outermost one: a user, or a service, makes groups with any name in its own.
-        let unit = path.split('/').find(|part| part.ends_with(".service")).unwrap_or("");
+        // The outermost one, below slices of systemd: a user, a service, a scope or a container
+        // makes groups with any name in its own.
+        let is_above = |part: &&str| part.is_empty() || part.ends_with(".slice");
+        let outermost = path.split('/').find(|part| !is_above(part));
+        let unit = outermost.filter(|part| part.ends_with(".service")).unwrap_or("");
         let is_id =
             |word: &&str| word.len() == ID_DIGITS && word.bytes().all(|b| b.is_ascii_hexdigit());
-        let container = path.rsplit(['/', '-', '.', ':']).find(is_id).unwrap_or("");
+        let container = path.split(['/', '-', '.', ':']).find(is_id).unwrap_or("");
         (self.unit, self.container) = (unit.to_owned(), container.to_owned());
     }
 }
@@ -147,7 +150,7 @@ pub struct NoticeLabels {
 
 impl CrashNotice {
     /// Adds what a core has: threads are walked and named. Returns a snapshot for the host:
-    /// registers and stacks of all threads, and mapped files.
+    /// stacks of all threads with the registers of their places, and mapped files.
     pub fn add_core(
         &mut self,
         core: &CoreDump,
@@ -163,20 +166,22 @@ impl CrashNotice {
         let stacks: Vec<Vec<u64>> =
             core.threads.iter().take(THREADS_MAX).enumerate().map(walk).collect();
         let mut frames = name_frames(&stacks.concat(), modules).into_iter();
+        let hex = |address: u64| format!("{address:#x}");
         let mut threads = Vec::new();
         for (index, (thread, stack)) in core.threads.iter().zip(&stacks).enumerate() {
             let named: Vec<Frame> = frames.by_ref().take(stack.len()).collect();
-            let registers = thread.registers.0.map(|register| format!("{register:#x}"));
+            let registers = &thread.registers;
+            // Others may have data of the program.
+            let [rip, rsp, rbp] = [registers.pc(), registers.sp(), registers.fp()].map(hex);
             threads.push(json!({
                 "tid": thread.tid,
-                "registers": registers.to_vec(),
+                "registers": { "rip": rip, "rsp": rsp, "rbp": rbp },
                 "frames": named.iter().map(Frame::to_json).collect::<Vec<_>>(),
             }));
             if index == 0 {
                 self.frames = named;
             }
         }
-        let hex = |address: u64| format!("{address:#x}");
         let maps = modules.executable_ranges().take(MAPS_MAX).map(|(path, range)| {
             json!({ "path": path_end(path), "start": hex(range.start), "end": hex(range.end) })
         });
@@ -310,6 +315,9 @@ mod tests {
         check("/system.slice/db.service/worker", "db.service", "");
         let forged = "/user.slice/user-7.slice/user@7.service/app.slice/db.service";
         check(forged, "user@7.service", "");
+        let inner = "f".repeat(64);
+        check(&format!("/docker/{id}/system.slice/db.service/{inner}"), "", &id);
+        check("/user.slice/user-7.slice/session-2.scope/db.service", "", "");
         check("", "", "");
     }
 

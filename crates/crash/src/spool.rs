@@ -8,7 +8,7 @@
 //! still follows no link at any part of a path, creates files, and sets the owner by descriptor:
 //! a command of root that writes here does not lead elsewhere either.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Component, Path, PathBuf};
@@ -30,8 +30,6 @@ const SNAPSHOTS_MAX: usize = 100;
 const SNAPSHOT_BYTES_MAX: usize = 1 << 20;
 /// Notices that are kept because they cannot be sent; the oldest are removed.
 const REJECTED_MAX: usize = 20;
-/// Handlers that walk stacks at a time; others send a notice without a stack.
-const HANDLERS_MAX: u32 = 8;
 /// Files of a folder that are looked at.
 const FILES_MAX: usize = 10_000;
 /// Name of the file that has a byte for each crash without a notice.
@@ -55,8 +53,8 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 pub struct Spool {
     /// The folder above, and the name of the folder.
     places: [(PathBuf, String); 2],
-    /// User and group of the folders and files: those of the data directory.
-    owner: (u32, u32),
+    /// User and group of the folders and files: those of the data directory, if there is one.
+    owner: Option<(u32, u32)>,
 }
 
 /// A notice that waits to be sent.
@@ -112,17 +110,17 @@ impl Spool {
         data_dir.join(FOLDER)
     }
 
-    /// User and group of the data directory, with whose rights the folders are written; root if it
-    /// does not exist.
-    pub fn owner(&self) -> (u32, u32) {
-        self.owner
+    /// User and group of the data directory, with whose rights the folders are written.
+    pub fn owner(&self) -> io::Result<(u32, u32)> {
+        let missing = || io::Error::new(io::ErrorKind::NotFound, "cannot open the data directory");
+        self.owner.ok_or_else(missing)
     }
 
     /// With a folder in another one as the second.
     fn with_fallback(data_dir: &Path, above: &Path, name: String) -> Spool {
         let places = [(data_dir.to_owned(), FOLDER.to_owned()), (above.to_owned(), name)];
         let found = open_without_links(data_dir, |_, _| true).and_then(|dir| dir.metadata());
-        Spool { places, owner: found.map_or((0, 0), |found| (found.uid(), found.gid())) }
+        Spool { places, owner: found.map(|found| (found.uid(), found.gid())).ok() }
     }
 
     /// The folder, which is created if it is missing.
@@ -132,6 +130,7 @@ impl Spool {
     }
 
     fn open(&self, place: usize, is_created: bool) -> io::Result<File> {
+        let owner = self.owner()?;
         let (above, name) = &self.places[place];
         let above = open_without_links(above, |_, _| true)?;
         let open = || openat(&above, name, OFlags::DIRECTORY | COMMON, Mode::empty());
@@ -148,7 +147,7 @@ impl Spool {
         let dir = File::from(dir);
         // In a directory of all users, another one may have created it.
         let found = dir.metadata()?;
-        let is_trusted = found.uid() == 0 || found.uid() == self.owner.0;
+        let is_trusted = found.uid() == 0 || found.uid() == owner.0;
         if !is_trusted || found.mode() & WRITABLE_BY_OTHERS != 0 {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -160,8 +159,10 @@ impl Spool {
 
     /// Gives a file or folder to the agent.
     fn own(&self, file: &File) {
-        // Without the right it stays with the caller, who may read it.
-        let _ = fchown(file, Some(self.owner.0), Some(self.owner.1));
+        if let Ok((uid, gid)) = self.owner() {
+            // Without the right it stays with the caller, who may read it.
+            let _ = fchown(file, Some(uid), Some(gid));
+        }
     }
 
     /// Writes a file completely or not at all, and returns it, locked.
@@ -200,23 +201,10 @@ impl Spool {
         let file = File::from(file);
         let found = file.metadata()?;
         // Not a file of another user, which was moved or linked here.
-        if !found.is_file() || found.uid() != self.owner.0 {
+        if !found.is_file() || found.uid() != self.owner()?.0 {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         Ok(file)
-    }
-
-    /// Waits for nothing: a lock of one of the places for handlers that walk stacks, or `None`.
-    pub fn handler_slot(&self) -> Option<File> {
-        self.first(|dir| {
-            let mut free = (0..HANDLERS_MAX).filter_map(|slot| {
-                let file = self.open_shared(dir, &format!("handler-{slot}")).ok()?;
-                file.try_lock().is_ok().then_some(file)
-            });
-            Ok(free.next())
-        })
-        .ok()
-        .flatten()
     }
 
     /// Writes a partial notice, unless too many wait: then the crash is only counted, and the
@@ -262,10 +250,9 @@ impl Spool {
 
     /// Time of the last change of the folders; cheaper than [`Spool::waiting`].
     pub fn changed(&self) -> Option<SystemTime> {
-        let changed = |(above, name): &(PathBuf, String)| {
-            fs::symlink_metadata(above.join(name)).and_then(|found| found.modified()).ok()
-        };
-        self.places.iter().filter_map(changed).max()
+        let open = |place| self.open(place, false).ok();
+        let changed = |dir: File| dir.metadata().and_then(|found| found.modified()).ok();
+        (0..self.places.len()).filter_map(open).filter_map(changed).max()
     }
 
     /// Names of notices that wait, the oldest first, with their folders.
@@ -372,6 +359,7 @@ fn is_notice(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use super::*;
@@ -498,11 +486,10 @@ mod tests {
         assert!(with_fallback(&dir.join("link")).begin("2-1", b"").is_err());
         fs::remove_file(data.join(FOLDER)).unwrap();
         fs::create_dir(data.join(FOLDER)).unwrap();
-        for name in ["3-1.tmp", "dropped", "handler-0", "4-1.notice", "5-1.partial"] {
+        for name in ["3-1.tmp", "dropped", "4-1.notice", "5-1.partial"] {
             symlink(victim.join("file"), data.join(FOLDER).join(name)).unwrap();
         }
         spool.finish("3-1", b"third").unwrap();
-        drop(spool.handler_slot().unwrap());
         // What the two links lead to is not read.
         assert_eq!(texts(&spool), ["signal", "third", "", ""]);
         // The link itself is replaced.
@@ -533,16 +520,14 @@ mod tests {
         }
         // A hard link to a file of root is not written.
         fs::write(dir.join("secret"), "before").unwrap();
-        for name in [DROPPED, "handler-0"] {
-            fs::hard_link(dir.join("secret"), dir.join(FOLDER).join(name)).unwrap();
-        }
+        fs::hard_link(dir.join("secret"), dir.join(FOLDER).join(DROPPED)).unwrap();
         // Nor a file of root that was moved there.
-        fs::write(dir.join(FOLDER).join("handler-1"), "before").unwrap();
+        fs::write(dir.join(FOLDER).join("moved"), "before").unwrap();
         let first = spool.open(0, false).unwrap();
-        for name in [DROPPED, "handler-0", "handler-1"] {
+        for name in [DROPPED, "moved"] {
             assert!(spool.open_shared(&first, name).is_err(), "{name}");
         }
-        assert_eq!(fs::metadata(dir.join(FOLDER).join("handler-1")).unwrap().uid(), 0);
+        assert_eq!(fs::metadata(dir.join(FOLDER).join("moved")).unwrap().uid(), 0);
         fs::remove_dir_all(dir).unwrap();
     }
 
@@ -560,14 +545,29 @@ mod tests {
         fs::remove_dir_all(dir).unwrap();
     }
 
+    /// Not in memory either: nobody would read it there.
     #[test]
-    fn only_some_handlers_walk_stacks_at_a_time() {
-        let dir = data_dir("slots");
-        let spool = Spool::new(&dir);
-        let held: Vec<File> = (0..HANDLERS_MAX).map(|_| spool.handler_slot().unwrap()).collect();
-        assert!(spool.handler_slot().is_none());
-        drop(held);
-        assert!(spool.handler_slot().is_some());
+    fn without_a_data_directory_nothing_is_written() {
+        let dir = data_dir("missing");
+        let spool = Spool::with_fallback(&dir.join("none"), &dir, "other".to_owned());
+        let error = spool.owner().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(spool.begin("1-1", b"signal").is_err() && spool.finish("1-1", b"all").is_err());
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// The agent's user may replace the folder, or another user that in memory.
+    #[test]
+    fn a_folder_of_others_has_no_time() {
+        let dir = data_dir("time");
+        let spool = Spool::with_fallback(&dir, &dir, "other".to_owned());
+        assert_eq!(spool.changed(), None);
+        fs::create_dir(dir.join("other")).unwrap();
+        fs::set_permissions(dir.join("other"), fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(spool.changed().is_some());
+        fs::set_permissions(dir.join("other"), fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(spool.changed(), None);
         fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::ops::Range;
 
-use crate::core_dump::{CoreDump, segment_at};
+use crate::core_dump::{CoreDump, FileMapping, segment_at};
 use crate::fields::number_at;
 
 /// Bytes kept of the stack of the thread that crashed.
@@ -125,7 +125,9 @@ fn wanted(core: &CoreDump) -> Vec<Range<u64>> {
     threads.filter_map(|(index, it)| window(core, it.registers.sp(), size(index))).collect()
 }
 
-/// The window at a stack pointer: within its mapping, and below the strings of the process.
+/// The window at a stack pointer: within its mapping, and below the strings of the process. A
+/// mapped file is not read: its file system may be the user's, who may never answer. Without the
+/// table of files it is not known what is one.
 fn window(core: &CoreDump, sp: u64, size: u64) -> Option<Range<u64>> {
     // A stack that has overflowed points below its mapping.
     let start = [sp.saturating_sub(RED_ZONE_BYTES), sp, sp.saturating_add(4096)]
@@ -138,7 +140,9 @@ fn window(core: &CoreDump, sp: u64, size: u64) -> Option<Range<u64>> {
     let end = if (start..end).contains(&core.strings_start) { core.strings_start } else { end };
     let is_above =
         core.strings_start <= start && core.memory_end(core.strings_start) == Some(mapping_end);
-    (start < end && !is_above).then_some(start..end)
+    let is_file = |it: &FileMapping| it.range.start < end && start < it.range.end;
+    let may_be_file = core.mappings.is_empty() || core.mappings.iter().any(is_file);
+    (start < end && !is_above && !may_be_file).then_some(start..end)
 }
 
 /// Fills as much of a buffer as the stream has.

@@ -5,6 +5,7 @@ mod dying_process;
 mod file_rights;
 mod former_handler;
 mod handle;
+mod handler_limits;
 mod list;
 mod read;
 mod recorded_input;

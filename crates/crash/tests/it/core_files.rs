@@ -68,6 +68,48 @@ fn arguments_environment_and_heap_are_left_out() {
     }
 }
 
+/// Neither a register nor the stack of a snapshot has data of the program.
+#[test]
+fn a_snapshot_has_three_registers_of_a_thread() {
+    let mut core = sample_core::core(TOKEN);
+    let status = core.windows(8).position(|word| word == (CODE + 0x10).to_le_bytes()).unwrap();
+    // rax.
+    core[status - 48..status - 40].copy_from_slice(&0xfeed_face_cafe_u64.to_le_bytes());
+    let (_, snapshot) = read(&core, true).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&snapshot).unwrap();
+    let registers = json["threads"][0]["registers"].as_object().unwrap();
+    let names: Vec<&String> = registers.keys().collect();
+    assert_eq!(names, ["rbp", "rip", "rsp"]);
+    assert!(!snapshot.contains("feedface"), "{snapshot}");
+}
+
+/// The file system of a mapped file may be the user's: it may not answer for ever.
+#[test]
+fn memory_of_mapped_files_is_not_read() {
+    let count = |core: &[u8]| {
+        let core = CoreDump::read(&mut Cursor::new(core)).unwrap();
+        let mut reads = 0;
+        StackMemory::read(&core, &mut |_, _| {
+            reads += 1;
+            0
+        });
+        reads
+    };
+    let core = sample_core::core(TOKEN);
+    assert_eq!(count(&core), 2);
+    let note = core.windows(4).position(|word| word == b"ELIF").unwrap();
+    // A mapping from the code up to the last page of the stack, or to none of it.
+    for (end, reads) in [(sample_core::STACK + 0x4000, 0), (sample_core::STACK, 2)] {
+        let mut core = core.clone();
+        core[note + 36..note + 44].copy_from_slice(&end.to_le_bytes());
+        assert_eq!(count(&core), reads, "{end:x}");
+    }
+    // Without the table of files.
+    let mut core = core;
+    core[note] = 0;
+    assert_eq!(count(&core), 0);
+}
+
 #[test]
 fn a_call_of_no_code_has_its_caller() {
     let mut core = sample_core::core(TOKEN);

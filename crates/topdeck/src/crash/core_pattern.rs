@@ -3,7 +3,7 @@
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -59,6 +59,10 @@ pub(super) struct HandlerInstallOptions {
     /// Only renew an installation, as packages do after an upgrade
     #[arg(long, hide = true)]
     only_renew: bool,
+
+    /// Also in a container: for tests
+    #[arg(long, hide = true)]
+    any_namespace: bool,
 
     /// Do not set it at boot
     #[arg(long)]
@@ -123,11 +127,34 @@ fn data_dir_of(pattern: &str) -> Option<PathBuf> {
     words.find(|word| !word.starts_with(FORMER_OPTION)).map(PathBuf::from)
 }
 
+/// Whether the namespaces of a process, by their inodes, are the first ones of the machine: that of
+/// PIDs has a fixed number (`PROC_PID_INIT_INO` of Linux), and that of mounts is that of PID 1.
+fn is_host(of_pids: u64, of_mounts: u64, of_first_mounts: u64) -> bool {
+    const FIRST_PIDS: u64 = 0xefff_fffc;
+    of_pids == FIRST_PIDS && of_mounts == of_first_mounts
+}
+
+/// The setting is one of the machine: its kernel starts the program that the host has at the path.
+fn check_host() -> Result<()> {
+    let inode = |path: &str| {
+        fs::metadata(path)
+            .map(|found| found.ino())
+            .with_context(|| format!("cannot read {path}; run it as root"))
+    };
+    let of_mounts = [inode("/proc/self/ns/mnt")?, inode("/proc/1/ns/mnt")?];
+    let is_host = is_host(inode("/proc/self/ns/pid")?, of_mounts[0], of_mounts[1]);
+    ensure!(is_host, "cannot set kernel.core_pattern in a container; run it on the host");
+    Ok(())
+}
+
 pub(super) fn install(options: &HandlerInstallOptions) -> Result<ExitCode> {
     let files = &options.files;
     let current = files.read_pattern()?;
     if options.only_renew && !is_own(&current) {
         return Ok(ExitCode::SUCCESS);
+    }
+    if files.core_pattern == Path::new(CORE_PATTERN) && !options.any_namespace {
+        check_host()?;
     }
     let earlier = data_dir_of(&current).filter(|_| is_own(&current));
     let installed = || DATA_DIRS.iter().map(PathBuf::from).find(|dir| dir.is_dir());
@@ -152,8 +179,8 @@ pub(super) fn install(options: &HandlerInstallOptions) -> Result<ExitCode> {
     let former = files.read_former().unwrap_or_default();
     let pattern = own_pattern(&program, &data_dir, &files.former, &former)?;
     let (spool, folder) = (Spool::new(&data_dir), Spool::folder(&data_dir));
-    let spool_dir =
-        create_folder(&spool).with_context(|| format!("cannot create {}", folder.display()))?;
+    let spool_dir = with_rights_of_owner(&spool, Spool::create)
+        .with_context(|| format!("cannot create {}", folder.display()))?;
     files.write_pattern(&pattern)?;
     let mut text = format!("crashes of this host are handled; notices: {}\n", spool_dir.display());
     text.push_str(&match former.strip_prefix('|') {
@@ -173,11 +200,11 @@ pub(super) fn install(options: &HandlerInstallOptions) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Creates the folder of notices with the rights of its owner, as the handler writes in it.
-fn create_folder(spool: &Spool) -> io::Result<PathBuf> {
-    let create = || take_file_rights(spool.owner()).and_then(|()| spool.create());
-    let created = std::thread::scope(|threads| threads.spawn(create).join());
-    created.unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
+/// Acts on the folder of notices with the rights of its owner, as the handler writes in it.
+fn with_rights_of_owner<T: Send>(spool: &Spool, act: fn(&Spool) -> io::Result<T>) -> io::Result<T> {
+    let with_rights = || spool.owner().and_then(take_file_rights).and_then(|()| act(spool));
+    let done = std::thread::scope(|threads| threads.spawn(with_rights).join());
+    done.unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
 }
 
 /// The pattern that makes the kernel start topdeck.
@@ -295,8 +322,22 @@ pub(super) fn status(options: &HandlerStatusOptions) -> Result<ExitCode> {
     if let Some(handler) = former.strip_prefix('|') {
         text.push_str(&format!("handed over to: {handler}\n"));
     }
-    let waiting = Spool::new(&dir).waiting_count();
-    text.push_str(&format!("waiting to be sent: {waiting}\n"));
+    let waiting = with_rights_of_owner(&Spool::new(&dir), |spool| Ok(spool.waiting_count()));
+    text.push_str(&match waiting {
+        Ok(count) => format!("waiting to be sent: {count}\n"),
+        Err(error) => format!("cannot read {}: {error}; no notices are written\n", dir.display()),
+    });
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_is_no_host() {
+        assert!(is_host(0xefff_fffc, 5, 5));
+        assert!(!is_host(0xf000_0123, 5, 5) && !is_host(0xefff_fffc, 6, 5));
+    }
 }

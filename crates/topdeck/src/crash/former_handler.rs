@@ -13,8 +13,9 @@ use std::str::FromStr;
 
 use super::trusted_file::read_trusted;
 
-/// What topdeck itself asks the kernel for: PID, thread, user, group, signal, time.
-const OWN: &[u8] = b"PIugst";
+/// What topdeck itself asks the kernel for: PID, thread, user, group, signal, time, and whether the
+/// user may read the process (`dumpable`).
+const OWN: &[u8] = b"PIugstd";
 /// Names, which the process chooses: host name, thread, file, path of the executable.
 const NAMES: &[u8] = b"hefE";
 /// The name that topdeck itself asks for.
@@ -183,8 +184,11 @@ mod tests {
 
     #[test]
     fn names_come_last_and_do_not_replace_numbers() {
-        assert_eq!(arguments("core"), " P%P I%I u%u g%g s%s t%t e%e");
-        assert_eq!(arguments("|/a %E-%h %%x %c%c %P"), " P%P I%I u%u g%g s%s t%t c%c h%h e%e E%E");
+        assert_eq!(arguments("core"), " P%P I%I u%u g%g s%s t%t d%d e%e");
+        assert_eq!(
+            arguments("|/a %E-%h %%x %c%c %P"),
+            " P%P I%I u%u g%g s%s t%t d%d c%c h%h e%e E%E"
+        );
         let values = ["P7", "emy", "P1", "", "s"].map(OsString::from);
         let values = KernelValues::parse(&values);
         assert_eq!((values.number::<u32>(b'P'), values.number::<i32>(b's')), (Some(7), None));

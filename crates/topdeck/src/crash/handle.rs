@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -27,18 +27,24 @@ use ::crash::{
     StackMemory, parse_crash_text, signal_name,
 };
 use anyhow::{Context as _, Result, ensure};
+use rustix::process::setpriority_process;
 use serde_json::Value;
 
 use super::core_pattern::FORMER;
 use super::dying_process::{DyingProcess, ProcessCheck, read_jvm_text};
 use super::file_rights::take_file_rights;
 use super::former_handler::{self, KernelValues};
+use super::handler_limits::{self, take_place};
 use super::recorded_input::RecordedInput;
 
 /// Time from the start of the handler after which the process is let go, or handed over.
 const HOLD_MAX: Duration = Duration::from_millis(150);
 /// Time for the shared memory to be read.
 const LAST_STATE_MAX: Duration = Duration::from_secs(5);
+/// Value of `%d` for a process that its user may read (`SUID_DUMP_USER` of the kernel).
+const READABLE: u32 = 1;
+/// Lowest priority.
+const LOWEST: i32 = 19;
 /// Bytes of files with code that are read for one crash.
 const CODE_BYTES_MAX: u64 = 512 << 20;
 
@@ -48,6 +54,10 @@ pub(super) struct Options {
     /// File with the former pattern
     #[arg(long, default_value = FORMER)]
     former: PathBuf,
+
+    /// Folder of the locks that limit handlers
+    #[arg(long, default_value = handler_limits::FOLDER)]
+    limits: PathBuf,
 
     /// Also look at a process whose core is not being written: for tests
     #[arg(long)]
@@ -81,25 +91,35 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let former = former_handler::command(&options.former, &values);
     let input = RecordedInput::new(former.is_some());
     let notice = first_notice(&values, &process, now);
-    let (summary, spool) = (notice.clone(), Spool::new(Path::new(data_dir)));
-    let writer = NoticeWriter::start(notice, spool, now, uid, gid, monotonic_ns);
+    let summary = notice.clone();
+    // A program with more rights than its user, or that the user may not read, is not looked into.
+    let place = match values.number(b'd') == Some(READABLE) {
+        true => take_place(&options.limits, uid).map_err(|error| error.to_string()),
+        false => Err("the user of the process may not read it (setuid, for example)".to_owned()),
+    };
+    let place = place.and_then(|is_taken| match is_taken {
+        true => Ok(()),
+        false => Err("too many crashes at a time".to_owned()),
+    });
+    let process_user = place.is_ok().then_some((uid, gid));
+    let writer = NoticeWriter::start(notice, data_dir.into(), now, process_user, monotonic_ns);
 
     let left = || HOLD_MAX.saturating_sub(began.elapsed());
-    let captured = match writer.has_slot.recv_timeout(left()) {
-        Ok(true) => capture(process, input.clone(), now, left()),
-        Ok(false) => Err("too many crashes at a time".to_owned()),
-        Err(_) => Err("the notice was not written in time".to_owned()),
-    };
+    let mut partial = None;
+    let captured = place.and_then(|()| {
+        partial = writer.partial.recv_timeout(left()).ok();
+        match &partial {
+            Some(_) => capture(process, input.clone(), now, left()),
+            None => Err("the notice was not written in time".to_owned()),
+        }
+    });
     let _ = writer.captured.send(captured);
+    let written = thread::spawn(move || writer.wait(partial));
     let handed_over = match former.and_then(former_handler::start) {
         Some(former) => input.feed(former),
         None => RecordedInput::close(),
     };
-    let written = match writer.written.recv_timeout(COMPLETION_MAX) {
-        Ok(written) => written,
-        Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::TimedOut.into()),
-        Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the handler panicked")),
-    };
+    let written = written.join().unwrap_or_else(|_| Err(io::Error::other("the handler panicked")));
     if let Err(error) = written {
         tell_kernel(&summary, &error);
         return Err(error).context("cannot write the notice");
@@ -163,23 +183,23 @@ fn read_process(process: &DyingProcess, input: RecordedInput, now: i64) -> Captu
 
 /// The thread that writes the notice, and its channels.
 struct NoticeWriter {
-    /// Once the partial notice is written: whether the stack may be walked.
-    has_slot: Receiver<bool>,
+    /// The partial notice, once it is written.
+    partial: Receiver<File>,
     captured: Sender<CaptureResult>,
     written: Receiver<io::Result<()>>,
 }
 
 impl NoticeWriter {
-    /// Starts it, with the file rights of the owner of the data directory.
+    /// Starts it, with the file rights of the owner of the data directory. With the user and group
+    /// of the process, its shared memory is read, too.
     fn start(
         mut notice: CrashNotice,
-        spool: Spool,
+        data_dir: PathBuf,
         now: i64,
-        uid: u32,
-        gid: u32,
+        process_user: Option<(u32, u32)>,
         monotonic_ns: u64,
     ) -> NoticeWriter {
-        let (to_main, has_slot) = channel();
+        let (to_main, partial) = channel();
         let (captured, from_main) = channel::<CaptureResult>();
         let (ended, written) = channel();
         let (pid, name) = (notice.origin.pid, format!("{now:020}-{}", notice.origin.pid));
@@ -188,21 +208,26 @@ impl NoticeWriter {
         // Not joined: both end with the process.
         thread::spawn(move || {
             // A file system of the user may not answer, so it is read when the process is gone.
-            if is_wanted.recv().is_ok() && take_file_rights((uid, gid)).is_ok() {
-                let _ = state_read.send(inspect::last_state::read(pid, uid, monotonic_ns));
+            if let Ok(user) = is_wanted.recv()
+                && take_file_rights(user).is_ok()
+            {
+                let _ = state_read.send(inspect::last_state::read(pid, user.0, monotonic_ns));
             }
         });
         let write = move || -> io::Result<()> {
-            take_file_rights(spool.owner())?;
+            // The file system of the data directory may not answer.
+            let spool = Spool::new(&data_dir);
+            take_file_rights(spool.owner()?)?;
             // The first notice has no stack: a signature of its own. The agent does not send it
             // while this process has the file.
-            let Some(partial) = spool.begin(&name, &notice.to_bytes())? else { return Ok(()) };
+            let Some(held) = spool.begin(&name, &notice.to_bytes())? else { return Ok(()) };
             let began = Instant::now();
-            let slot = spool.handler_slot();
-            let _ = to_main.send(slot.is_some());
+            let _ = to_main.send(held.try_clone()?);
             let captured = from_main.recv().unwrap_or_else(|_| Err("the handler ended".into()));
-            if slot.is_some() {
-                let _ = wanted.send(());
+            // The process is let go: nothing is urgent any more.
+            let _ = setpriority_process(None, LOWEST);
+            if let Some(user) = process_user {
+                let _ = wanted.send(user);
             }
             drop(wanted);
             match captured {
@@ -216,11 +241,27 @@ impl NoticeWriter {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             spool.finish(&name, &notice.to_bytes())?;
-            drop((slot, partial));
+            drop(held);
             Ok(())
         };
         thread::spawn(move || ended.send(write()));
-        NoticeWriter { has_slot, captured, written }
+        NoticeWriter { partial, captured, written }
+    }
+
+    /// Waits for the notice. After the time limit the agent may send the partial one, even if the
+    /// thread that writes does not go on: it holds the file in this process, which then stays.
+    fn wait(&self, partial: Option<File>) -> io::Result<()> {
+        let written = match self.written.recv_timeout(COMPLETION_MAX) {
+            Ok(written) => written,
+            Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::TimedOut.into()),
+            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the handler panicked")),
+        };
+        if written.is_err()
+            && let Some(partial) = partial.or_else(|| self.partial.try_recv().ok())
+        {
+            let _ = partial.unlock();
+        }
+        written
     }
 }
 
@@ -263,6 +304,28 @@ fn add_capture(notice: &mut CrashNotice, capture: Capture, spool: &Spool, name: 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The thread that writes may wait for ever, and then the process stays.
+    #[test]
+    fn a_notice_that_is_not_completed_is_released() {
+        let path = std::env::temp_dir().join(format!("topdeck-release-{}", std::process::id()));
+        for is_known in [true, false] {
+            let held = File::create(&path).unwrap();
+            held.lock().unwrap();
+            let (to_main, partial) = channel();
+            let mut known = held.try_clone().ok();
+            // It was written too late to be waited for.
+            if !is_known {
+                to_main.send(known.take().unwrap()).unwrap();
+            }
+            let writer = NoticeWriter { partial, captured: channel().0, written: channel().1 };
+            let other = File::open(&path).unwrap();
+            assert!(other.try_lock().is_err());
+            assert!(writer.wait(known).is_err() && other.try_lock().is_ok());
+            drop(held);
+        }
+        std::fs::remove_file(path).unwrap();
+    }
 
     #[test]
     fn files_with_code_are_read_up_to_a_limit() {

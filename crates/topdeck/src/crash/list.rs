@@ -1,6 +1,7 @@
 //! `topdeck crash ls`, `group` and `show`: the crashes that a server has.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -159,25 +160,23 @@ struct CrashGroup<'a> {
 }
 
 fn groups(crashes: &[Crash]) -> Vec<CrashGroup<'_>> {
-    let mut groups: Vec<CrashGroup<'_>> = Vec::new();
+    let mut groups: HashMap<&str, CrashGroup<'_>> = HashMap::new();
     for crash in crashes {
-        let signature = crash.label("signature");
-        let known = groups.iter().position(|group| group.first.label("signature") == signature);
-        let at = known.unwrap_or_else(|| {
+        let group = groups.entry(crash.label("signature")).or_insert_with(|| {
             let (hosts, builds) = (BTreeSet::new(), BTreeSet::new());
             let (count, uptimes_ns) = (0, Vec::new());
-            groups.push(CrashGroup { first: crash, last: crash, count, hosts, builds, uptimes_ns });
-            groups.len() - 1
+            CrashGroup { first: crash, last: crash, count, hosts, builds, uptimes_ns }
         });
-        let group = &mut groups[at];
         group.last = crash;
         group.count += 1;
         group.hosts.insert(crash.label("host"));
         group.builds.insert(crash.label("build"));
         group.uptimes_ns.extend(crash.notice["uptime_ns"].as_u64());
-        group.uptimes_ns.sort_unstable();
     }
-    groups.sort_by_key(|group| std::cmp::Reverse(group.last.time_ns));
+    let mut groups: Vec<CrashGroup<'_>> = groups.into_values().collect();
+    groups.iter_mut().for_each(|group| group.uptimes_ns.sort_unstable());
+    // Of two with the same time, the order is that of signatures.
+    groups.sort_unstable_by_key(|it| (Reverse(it.last.time_ns), it.first.label("signature")));
     groups
 }
 

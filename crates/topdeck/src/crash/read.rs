@@ -65,7 +65,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
         std::fs::canonicalize(data_dir)
             .and_then(|dir| {
                 let spool = Spool::new(&dir);
-                take_file_rights(spool.owner())?;
+                take_file_rights(spool.owner()?)?;
                 spool.finish(&name, &notice.to_bytes())
             })
             .with_context(|| format!("cannot write a notice in {}", data_dir.display()))?;

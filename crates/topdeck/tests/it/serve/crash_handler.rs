@@ -43,15 +43,22 @@ impl HandlerFixture {
 
     /// Starts the handler.
     fn start(&self, options: &[&str]) -> (Child, ChildStdin) {
+        self.start_with(options, "d1")
+    }
+
+    /// With another value of `dumpable`.
+    fn start_with(&self, options: &[&str], dumpable: &str) -> (Child, ChildStdin) {
         let uid = fs::metadata(format!("/proc/{}", self.process.id())).expect("it runs").uid();
         let mut handler = Command::new(env!("CARGO_BIN_EXE_topdeck"))
             .args(["crash", "handle", "--former"])
             .arg(self.dir.join("former"))
+            .arg("--limits")
+            .arg(self.dir.join("locks"))
             .args(options)
             .arg(self.dir.join("data"))
             .arg(format!("P{}", self.process.id()))
             .arg(format!("u{uid}"))
-            .args(["I7", "g0", "s11", "t1767600000", "h", "emy prog"])
+            .args(["I7", "g0", "s11", "t1767600000", dumpable, "h", "emy prog"])
             .stdin(Stdio::piped())
             .spawn()
             .expect("the binary starts");
@@ -190,24 +197,69 @@ fn a_planted_link_leads_nowhere() {
         fs::create_dir(dir).expect("a folder");
     }
     let secret = fixture.write("victim/secret", "before");
-    let mut names = vec!["dropped".to_owned(), "handler-0".to_owned()];
-    // Names of handlers are not known before, but for their PID and time.
-    names.extend((1..8).map(|slot| format!("handler-{slot}")));
-    for name in &names {
-        std::os::unix::fs::symlink(&secret, folder.join(name)).expect("a link");
-    }
+    // Other names are not known before, but for their PID and time.
+    std::os::unix::fs::symlink(&secret, folder.join("dropped")).expect("a link");
     if std::os::unix::fs::chown(&data, Some(OTHER_USER), Some(OTHER_USER)).is_ok() {
         std::os::unix::fs::chown(&folder, Some(OTHER_USER), Some(OTHER_USER)).expect("root");
     }
     let (mut handler, mut input) = fixture.start(&["--any-process"]);
     let _ = input.write_all(&core());
     assert!(wait(&mut handler).success());
-    // Without a file to lock there is no stack.
-    assert_remark(&fixture.notice().1, "no stack");
+    assert_eq!(fixture.notice().1["thread_count"], 2);
     assert_eq!(fs::read_to_string(&secret).expect("a file"), "before");
     assert_eq!(fs::read_dir(&victim).expect("a folder").count(), 1);
     let found = fs::metadata(&secret).expect("a file");
     assert_ne!(found.uid(), OTHER_USER);
+}
+
+/// A setuid program has secrets of another user.
+#[test]
+fn a_process_that_its_user_may_not_read_is_not_looked_into() {
+    let fixture = HandlerFixture::new("not-dumpable");
+    let dir = fixture.dir.display();
+    fixture.write("save", &format!("#!/bin/sh\ncat > {dir}/core\n"));
+    fixture.write("former", &format!("|{dir}/save"));
+    let (mut handler, mut input) = fixture.start_with(&["--any-process"], "d2");
+    input.write_all(&core()).expect("it reads");
+    drop(input);
+    assert!(wait(&mut handler).success());
+    let (_, notice) = fixture.notice();
+    assert_remark(&notice, "may not read it");
+    assert_eq!((&notice["thread_count"], &notice["program"]), (&0.into(), &"sleep".into()));
+    assert!(notice["fault_address"].is_null(), "{notice}");
+    assert_eq!(fixture.files().len(), 1, "no snapshot");
+    assert!(fs::read(fixture.dir.join("core")).expect("a core") == core(), "the whole core");
+}
+
+/// More handlers of a user than may look at processes: the locks are held until they end.
+#[test]
+fn handlers_of_a_user_have_three_places() {
+    let fixture = HandlerFixture::new("places");
+    let dir = fixture.dir.display();
+    let script =
+        format!("#!/bin/sh\ncat > /dev/null\nwhile ! [ -e {dir}/go ]; do sleep 0.01; done\n");
+    fixture.write("save", &script);
+    fixture.write("former", &format!("|{dir}/save"));
+    let complete = || {
+        let files = fixture.files().into_iter();
+        files.filter(|it| it.extension().is_some_and(|it| it == "notice")).collect::<Vec<_>>()
+    };
+    let mut handlers = Vec::new();
+    for count in 1..=4 {
+        let (handler, mut input) = fixture.start(&["--any-process"]);
+        input.write_all(&core()).expect("it reads");
+        handlers.push(handler);
+        wait_until("a notice", || complete().len() == count);
+    }
+    fixture.write("go", "");
+    for handler in &mut handlers {
+        assert!(wait(handler).success());
+    }
+    let is_without = |path: &PathBuf| {
+        let text = fs::read_to_string(path).expect("a notice");
+        text.contains("too many crashes at a time")
+    };
+    assert_eq!(complete().iter().filter(|path| is_without(path)).count(), 1);
 }
 
 /// A former handler that others can change is not started.

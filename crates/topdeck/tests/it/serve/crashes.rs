@@ -171,7 +171,8 @@ impl InstalledHandler {
         fs::write(CORE_PATTERN, format!("|{}/save %P", dir.display())).expect("a pattern");
         let handler = InstalledHandler { dir, before, watchdog, _lock: lock };
         let data_dir = data_dir.to_str().expect("UTF-8");
-        let (status, text) = handler.run(&["install", "--until-reboot", "--data-dir", data_dir]);
+        let options = ["install", "--any-namespace", "--until-reboot", "--data-dir", data_dir];
+        let (status, text) = handler.run(&options);
         assert_eq!(status, 0, "{text}");
         Some(handler)
     }
@@ -283,6 +284,12 @@ fn start_server() -> ServerProcess {
     server
 }
 
+/// Whether all handlers have written their notices: those of a user have three places.
+fn is_complete(server: &ServerProcess) -> bool {
+    let files = fs::read_dir(server.dir.path("data/crash-notices")).expect("a folder").flatten();
+    files.map(|it| it.path()).all(|path| path.extension().is_none_or(|it| it != "partial"))
+}
+
 fn firing(server: &ServerProcess) -> usize {
     alerts::alerts(server)["alerts"].as_array().map_or(0, Vec::len)
 }
@@ -324,10 +331,14 @@ fn crashes_of_two_builds_are_grouped_by_their_cause() {
     let Some(handler) = InstalledHandler::install(&server.dir.path("data")) else { return };
     let mut cores = Vec::new();
     for program in &programs {
-        cores.extend(KINDS.map(|kind| handler.core(crash(program, kind))));
+        for kind in KINDS {
+            cores.push(handler.core(crash(program, kind)));
+            wait_until("a complete notice", || is_complete(&server));
+        }
     }
     for program in others.iter().flat_map(|(programs, _)| programs) {
         crash(program, "pay");
+        wait_until("a complete notice", || is_complete(&server));
     }
     let kinds = KINDS.len() + others.len();
     let url = format!("http://127.0.0.1:{}", server.port);
