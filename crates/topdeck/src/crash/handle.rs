@@ -34,7 +34,7 @@ use super::core_pattern::FORMER;
 use super::dying_process::{DyingProcess, ProcessCheck, read_jvm_text};
 use super::file_rights::take_file_rights;
 use super::former_handler::{self, KernelValues};
-use super::handler_limits::{self, take_place};
+use super::handler_limits::{self, has_notice, take_place};
 use super::recorded_input::RecordedInput;
 
 /// Time from the start of the handler after which the process is let go, or handed over.
@@ -93,7 +93,9 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let notice = first_notice(&values, &process, now);
     let summary = notice.clone();
     // A program with more rights than its user, or that the user may not read, is not looked into.
-    let place = match values.number(b'd') == Some(READABLE) {
+    let is_readable = values.number(b'd') == Some(READABLE);
+    let is_counted_only = !has_notice(&options.limits, uid, monotonic_ns).unwrap_or(true);
+    let place = match is_readable && !is_counted_only {
         true => take_place(&options.limits, uid).map_err(|error| error.to_string()),
         false => Err("the user of the process may not read it (setuid, for example)".to_owned()),
     };
@@ -102,7 +104,8 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
         false => Err("too many crashes at a time".to_owned()),
     });
     let process_user = place.is_ok().then_some((uid, gid));
-    let writer = NoticeWriter::start(notice, data_dir.into(), now, process_user, monotonic_ns);
+    let (data_dir, is_counted) = (data_dir.into(), is_counted_only);
+    let writer = NoticeWriter::start(notice, data_dir, now, process_user, is_counted, monotonic_ns);
 
     let left = || HOLD_MAX.saturating_sub(began.elapsed());
     let mut partial = None;
@@ -197,6 +200,7 @@ impl NoticeWriter {
         data_dir: PathBuf,
         now: i64,
         process_user: Option<(u32, u32)>,
+        is_counted_only: bool,
         monotonic_ns: u64,
     ) -> NoticeWriter {
         let (to_main, partial) = channel();
@@ -218,6 +222,9 @@ impl NoticeWriter {
             // The file system of the data directory may not answer.
             let spool = Spool::new(&data_dir);
             take_file_rights(spool.owner()?)?;
+            if is_counted_only {
+                return spool.count_dropped();
+            }
             // The first notice has no stack: a signature of its own. The agent does not send it
             // while this process has the file.
             let Some(held) = spool.begin(&name, &notice.to_bytes())? else { return Ok(()) };

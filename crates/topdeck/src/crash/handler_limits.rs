@@ -1,4 +1,5 @@
-//! How many handlers read a process and walk its stack at a time.
+//! How many handlers read a process and walk its stack at a time, and how many crashes of a user
+//! have notices.
 //!
 //! The locks are files in a folder of root, so that neither the agent's user nor that of the
 //! process can hold or remove them. A place is taken until the process of the handler has ended: a
@@ -20,6 +21,11 @@ pub(super) const FOLDER: &str = "/run/topdeck-crash";
 /// Places on a host, and those of a user.
 const PLACES: u32 = 8;
 const PLACES_OF_USER: usize = 3;
+/// Crashes of a user that have notices at once, and the time after which there is another one.
+const AT_ONCE: u64 = 20;
+const PERIOD_NS: u64 = 10_000_000_000;
+/// Users with rates of their own; beyond it, some share one.
+const USERS_MAX: u32 = 1 << 16;
 /// Permissions of a group and of all users.
 const OF_OTHERS: u32 = 0o077;
 
@@ -33,9 +39,7 @@ pub(super) fn take_place(folder: &Path, uid: u32) -> io::Result<bool> {
 
 fn free_place(folder: &Path, uid: u32) -> io::Result<Option<File>> {
     let dir = open_folder(folder)?;
-    // Places are counted by one handler at a time. Who has this lock waits for nobody.
-    let counting = open_lock(&dir, "counting")?;
-    counting.lock()?;
+    let _counting = lock_counting(&dir)?;
     let (mut free, mut of_user) = (None, 0);
     for place in 0..PLACES {
         let file = open_lock(&dir, &format!("place-{place}"))?;
@@ -52,6 +56,33 @@ fn free_place(folder: &Path, uid: u32) -> io::Result<Option<File>> {
         place.write_all_at(&uid.to_le_bytes(), 0)?;
     }
     Ok(free)
+}
+
+/// Whether a crash of a user at a time of CLOCK_MONOTONIC has a notice: a loop of crashes uses up
+/// neither the places of notices nor the kinds of a day. Those of root always have one.
+pub(super) fn has_notice(folder: &Path, uid: u32, now_ns: u64) -> io::Result<bool> {
+    if uid == 0 {
+        return Ok(true);
+    }
+    let dir = open_folder(folder)?;
+    let _counting = lock_counting(&dir)?;
+    let rates = open_lock(&dir, "rates")?;
+    let (at, mut word) = (8 * u64::from(uid % USERS_MAX), [0; 8]);
+    // The time at which all of `AT_ONCE` are left again; behind the end of the file: now.
+    let _ = rates.read_exact_at(&mut word, at);
+    let full_ns = u64::from_le_bytes(word).max(now_ns);
+    let is_within = full_ns - now_ns <= (AT_ONCE - 1) * PERIOD_NS;
+    if is_within {
+        rates.write_all_at(&(full_ns + PERIOD_NS).to_le_bytes(), at)?;
+    }
+    Ok(is_within)
+}
+
+/// One handler counts at a time. Who has this lock waits for nobody.
+fn lock_counting(dir: &File) -> io::Result<File> {
+    let counting = open_lock(dir, "counting")?;
+    counting.lock()?;
+    Ok(counting)
 }
 
 /// Opens the folder, which is created if it is missing.
@@ -79,6 +110,20 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use super::*;
+
+    #[test]
+    fn a_loop_of_crashes_has_a_rate() {
+        let dir = std::env::temp_dir().join(format!("topdeck-rates-{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
+        let folder = fs::canonicalize(&dir).unwrap().join("locks");
+        let has = |uid, now_s: u64| has_notice(&folder, uid, now_s * 1_000_000_000).unwrap();
+        let count = |uid, now_s| (0..50).filter(|_| has(uid, now_s)).count();
+        assert_eq!((count(7, 1_000), count(7, 1_009), count(7, 1_010)), (20, 0, 1));
+        // Of other users, and after a long time.
+        assert_eq!((count(u32::MAX, 1_010), count(0, 1_010), count(7, 9_000)), (20, 50, 20));
+        fs::remove_dir_all(dir).unwrap();
+    }
 
     #[test]
     fn places_of_a_host_and_of_a_user_are_limited() {

@@ -2,7 +2,8 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
@@ -260,6 +261,34 @@ fn handlers_of_a_user_have_three_places() {
         text.contains("too many crashes at a time")
     };
     assert_eq!(complete().iter().filter(|path| is_without(path)).count(), 1);
+}
+
+/// A user has used up the rate of notices: the crash is counted, and handed over as before.
+#[test]
+fn a_crash_beyond_the_rate_of_its_user_is_counted() {
+    let mut fixture = HandlerFixture::new("rate");
+    let dir = fixture.dir.clone();
+    let mut process = Command::new("sleep");
+    let Ok(process) = process.arg("600").uid(OTHER_USER).spawn() else {
+        println!("skipped: not root");
+        return;
+    };
+    let mut former = std::mem::replace(&mut fixture.process, process);
+    former.kill().and_then(|()| former.wait()).expect("it ends");
+    fs::create_dir(dir.join("locks")).expect("a folder");
+    fs::set_permissions(dir.join("locks"), fs::Permissions::from_mode(0o700)).expect("a mode");
+    // The last time that can be.
+    let rates = File::create(dir.join("locks/rates")).expect("a file");
+    rates.write_all_at(&[0xff; 8], 8 * u64::from(OTHER_USER)).expect("it is written");
+    fixture.write("save", &format!("#!/bin/sh\ncat > {}/core\n", dir.display()));
+    fixture.write("former", &format!("|{}/save", dir.display()));
+    let (mut handler, mut input) = fixture.start(&["--any-process"]);
+    input.write_all(&core()).expect("it reads");
+    drop(input);
+    assert!(wait(&mut handler).success());
+    assert_eq!(fixture.files(), [dir.join("data/crash-notices/dropped")]);
+    assert_eq!(fs::read(&fixture.files()[0]).expect("a file"), b"\n");
+    assert!(fs::read(dir.join("core")).expect("a core") == core(), "the whole core");
 }
 
 /// A former handler that others can change is not started.
