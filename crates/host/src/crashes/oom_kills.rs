@@ -227,7 +227,7 @@ mod tests {
         // A group of a user has the name of another one, or of a task.
         for (group, task) in [
             ("/user.slice/x,task_memcg=/system.slice/shop.service", "shop"),
-            ("/system.slice/shop.service,a=b", "shop"),
+            ("/system.slice/a,oom_memcg=b.service", "shop"),
             ("/system.slice/shop.service", "x,task_memcg=/y"),
         ] {
             let line = format!("6,1,2,-;oom-kill:task_memcg={group},task={task},pid=7,uid=8\n");

@@ -137,9 +137,9 @@ fn is_host(of_pids: u64, of_mounts: u64, of_first_mounts: u64) -> bool {
 /// The setting is one of the machine: its kernel starts the program that the host has at the path.
 fn check_host() -> Result<()> {
     let inode = |path: &str| {
-        fs::metadata(path)
-            .map(|found| found.ino())
-            .with_context(|| format!("cannot read {path}; run it as root"))
+        fs::metadata(path).map(|found| found.ino()).with_context(|| {
+            format!("cannot read {path}; run it as root, on the host and not in a container")
+        })
     };
     let of_mounts = [inode("/proc/self/ns/mnt")?, inode("/proc/1/ns/mnt")?];
     let is_host = is_host(inode("/proc/self/ns/pid")?, of_mounts[0], of_mounts[1]);
