@@ -23,6 +23,8 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
+use std::borrow::Cow;
+
 /// Longest text of an identifier; collectd's have 127 bytes.
 const TEXT_BYTES_MAX: usize = 255;
 /// Bytes of a part's type and length.
@@ -132,8 +134,7 @@ pub struct CollectdValue<'a> {
 
 impl CollectdValue<'_> {
     /// Name of the value among those of its type: of the type's only value, none.
-    pub fn name(&self) -> Option<&'static str> {
-        const NUMBERS: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
+    pub fn name(&self) -> Option<Cow<'static, str>> {
         let (at, count) = self.position;
         if count < 2 {
             return None;
@@ -142,7 +143,8 @@ impl CollectdValue<'_> {
             row.0.contains(&self.identifier.type_name) && row.1.len() == count
         };
         let names = TYPES.iter().find(is_it).map(|row| row.1);
-        Some(names.unwrap_or(&NUMBERS).get(at).copied().unwrap_or("more"))
+        let name = names.and_then(|names| names.get(at));
+        Some(name.map_or_else(|| Cow::from(at.to_string()), |name| Cow::from(*name)))
     }
 }
 
@@ -316,7 +318,7 @@ mod tests {
                 value.identifier;
             found.push(format!(
                 "{host}/{plugin}-{plugin_instance}/{type_name}-{type_instance} {:?} {:?} @{}",
-                value.name(),
+                value.name().as_deref(),
                 value.number,
                 value.time
             ));

@@ -26,6 +26,8 @@ use std::collections::HashMap;
 use std::io::{self, BufRead};
 use std::ops::ControlFlow;
 
+use model::LABELS_MAX;
+
 use crate::convention;
 use crate::decimal;
 use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
@@ -39,6 +41,8 @@ use crate::unit::Unit;
 
 /// No label set is longer.
 const LINE_BYTES_MAX: usize = 1 << 20;
+/// Maximum number of quantiles of a summary on one line.
+const QUANTILES_MAX: usize = 128;
 /// Series limit of one input.
 pub const SERIES_MAX: usize = 1_000_000;
 
@@ -334,6 +338,12 @@ impl ExpositionParser {
             return Ok(());
         };
         let summary = summary?;
+        // Each quantile has all labels: many of both would take minutes.
+        let (labels_found, quantiles) = (labels.len(), summary.quantiles.len());
+        if labels_found > LABELS_MAX || quantiles > QUANTILES_MAX {
+            let expected = "at most 64 labels and 128 quantiles";
+            return Err((expected, format!("{labels_found} and {quantiles} of {metric}")));
+        }
         for (quantile, value) in summary.quantiles {
             let quantile = ("quantile".to_owned(), convention::number_label(quantile));
             let labels = labels.iter().cloned().chain([quantile]).collect();

@@ -157,6 +157,12 @@ fn parse_signed(contents: &[u8]) -> Option<i128> {
     is_valid.then_some(value)
 }
 
+/// The same without a sign: some agents leave out the zero before a first bit that is set.
+fn parse_unsigned(contents: &[u8]) -> Option<u64> {
+    parse_signed(contents)?;
+    Some(contents.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+}
+
 /// Reads the response to a request: the values in the order of the objects. `None` if the bytes are
 /// the response to another request, such as one that came too late.
 pub fn read_response(
@@ -203,10 +209,9 @@ fn read_binding<'a>(bindings: &mut BerReader<'a>) -> Option<(&'a [u8], SnmpValue
     let name = binding.expect(OBJECT_IDENTIFIER)?;
     let (kind, contents) = binding.next()?;
     let value = match kind {
-        INTEGER | COUNTER_32 | GAUGE_32 | COUNTER_64 => {
-            SnmpValue::Number(parse_signed(contents)? as f64)
-        }
-        TIME_TICKS => SnmpValue::Seconds(parse_signed(contents)? as f64 / 100.0),
+        INTEGER => SnmpValue::Number(parse_signed(contents)? as f64),
+        COUNTER_32 | GAUGE_32 | COUNTER_64 => SnmpValue::Number(parse_unsigned(contents)? as f64),
+        TIME_TICKS => SnmpValue::Seconds(parse_unsigned(contents)? as f64 / 100.0),
         OCTET_STRING => SnmpValue::Text(contents.to_vec()),
         // noSuchObject, noSuchInstance, endOfMibView.
         0x80..=0x82 => SnmpValue::Missing,
@@ -317,8 +322,12 @@ mod tests {
                 Some(Err("the response is malformed".to_owned()))
             );
         }
+        assert_eq!(parse_signed(&[0xff; 4]), Some(-1));
+        assert_eq!(parse_unsigned(&[0xff; 4]), Some(0xffff_ffff));
+        assert_eq!(parse_unsigned(&[0, 0xff]), Some(255));
         for contents in [&[][..], &[1; 9], &[0; 10]] {
             assert_eq!(parse_signed(contents), None);
+            assert_eq!(parse_unsigned(contents), None);
         }
         let values = [("1.3.1", encode(INTEGER, &[]))];
         let found = read_response(&response(8, 0, &values), 8, &[object("1.3.1")]);

@@ -26,7 +26,7 @@ use crate::decimal;
 use crate::input_error::quote;
 
 /// Names of the fields, by [`Field`]; those with `true` are lists in brackets.
-const FIELDS: [(&str, bool); 13] = [
+pub(super) const FIELDS: [(&str, bool); 13] = [
     ("count", false),
     ("sum", false),
     ("gcount", false),

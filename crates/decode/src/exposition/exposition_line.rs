@@ -9,6 +9,7 @@ use model::ExemplarSource;
 
 use crate::decimal;
 use crate::exemplar::{self, DecodedExemplar, ExemplarProblem};
+use crate::exposition::composite_value::FIELDS;
 use crate::exposition::{ExpositionError, LabelPairs};
 use crate::input_error::quote;
 
@@ -22,7 +23,8 @@ const START: &str = "st@";
 
 /// Whether what follows a brace is a composite value: no label name has a colon after it.
 fn is_composite(inside: &str) -> bool {
-    ["count:", "gcount:"].iter().any(|start| inside.starts_with(start))
+    let field = inside.split_once(':').map(|(name, _)| name);
+    field.is_some_and(|name| FIELDS.iter().any(|(field, _)| *field == name))
 }
 
 /// One line.

@@ -5,6 +5,7 @@
 //!           cumulative count, count since the previous value, gauge
 //! ```
 
+use std::io::Read as _;
 use std::net::SocketAddr;
 
 use decode::collectd::{self, CollectdNumber, CollectdSignature, CollectdValue};
@@ -28,6 +29,11 @@ pub struct Collectd {
     auth_file: Option<FilePath>,
 }
 
+/// Size limit of the file of users, which is read for each signed packet.
+const AUTH_FILE_BYTES_MAX: u64 = 64 << 10;
+/// Characters of an unknown user in an error: a packet may have a thousand.
+const SHOWN_USER_MAX: usize = 64;
+
 /// Fields of a key.
 const FIELDS: usize = 6;
 
@@ -36,15 +42,23 @@ impl Collectd {
     fn check_signature(&self, signature: Option<CollectdSignature<'_>>) -> Result<(), String> {
         let Some(path) = &self.auth_file else { return Ok(()) };
         let signature = signature.ok_or("the packet has no signature; set SecurityLevel Sign")?;
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        let failure = |error| format!("cannot read {}: {error}", path.display());
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(failure)?;
+        file.take(AUTH_FILE_BYTES_MAX).read_to_string(&mut text).map_err(failure)?;
         let password = text.lines().find_map(|line| {
             let (user, password) = line.split_once(':')?;
             (user.trim() == signature.user).then(|| password.trim())
         });
         let password = password.ok_or_else(|| {
-            format!("{} has no user {:?}; add a line", path.display(), signature.user)
+            let user: String = signature.user.chars().take(SHOWN_USER_MAX).collect();
+            format!("{} has no user {user:?}; add a line", path.display())
         })?;
+        // Everybody knows the empty password.
+        if password.is_empty() {
+            let what = "the sender has an empty password in";
+            return Err(format!("{what} {}; set one", path.display()));
+        }
         let key = hmac::Key::new(hmac::HMAC_SHA256, password.as_bytes());
         hmac::verify(&key, signature.signed, signature.hmac)
             .map_err(|_| "the signature is not that of the packet; check the password".to_owned())
@@ -53,6 +67,7 @@ impl Collectd {
 
 fn add(value: CollectdValue<'_>, sink: &mut LineSink<'_>) {
     let of = value.identifier;
+    let value_name = value.name();
     let name = [
         of.plugin,
         "\n",
@@ -64,7 +79,7 @@ fn add(value: CollectdValue<'_>, sink: &mut LineSink<'_>) {
         "\n",
         of.type_instance,
         "\n",
-        value.name().unwrap_or(""),
+        value_name.as_deref().unwrap_or(""),
     ];
     let number = value.number.as_f64();
     let point = LineValue::Point { time: value.time, value: number };
@@ -172,7 +187,7 @@ mod tests {
     fn signatures_are_checked_if_there_is_a_file_of_users() {
         let number = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
         let path = std::env::temp_dir().join(format!("topdeck-collectd-{number:x}"));
-        std::fs::write(&path, "# users\nother: x\nweb: secret\n").unwrap();
+        std::fs::write(&path, "# users\nother: x\nweb: secret\nopen:\n").unwrap();
         let text = format!("auth_file = {path:?}");
         let document = role::settings::Document::parse(&text, std::path::Path::new("/")).unwrap();
         let settings: Collectd = document.read(&["auth_file"]).unwrap();
@@ -186,6 +201,8 @@ mod tests {
         assert!(check(good.as_ref(), "other").unwrap_err().contains("check the password"));
         assert!(check(&[0; 32], "web").unwrap_err().contains("check the password"));
         assert!(check(good.as_ref(), "none").unwrap_err().contains("has no user \"none\""));
+        let empty = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, b""), signed);
+        assert!(check(empty.as_ref(), "open").unwrap_err().contains("empty password"));
         assert!(settings.check_signature(None).unwrap_err().contains("SecurityLevel Sign"));
         assert_eq!(Collectd::default().check_signature(None), Ok(()));
         std::fs::remove_file(path).unwrap();

@@ -91,11 +91,11 @@ impl SqlProbe {
             "mysql" | "mariadb" => SqlSystem::Mysql,
             _ => return Err("the scheme is neither postgres nor mysql"),
         };
-        let (user, rest) = rest.rsplit_once('@').ok_or("the user is missing")?;
+        let (server, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, endpoint) = server.rsplit_once('@').ok_or("the user is missing")?;
         if user.contains(':') {
             return Err("it has a password; use password_file");
         }
-        let (endpoint, database) = rest.split_once('/').unwrap_or((rest, ""));
         let is_plain = |text: &str| !text.chars().any(|c| c.is_control() || "?#%".contains(c));
         if user.is_empty() || !is_plain(user) || !is_plain(database) {
             return Err("user or database is empty, or has one of ?#%");
@@ -114,8 +114,12 @@ impl SqlProbe {
         let failure = |error| format!("cannot read the password: {}: {error}", path.display());
         let file = std::fs::File::open(path).map_err(failure)?;
         let mut text = String::new();
-        let mut file = std::io::Read::take(file, PASSWORD_BYTES_MAX);
-        std::io::Read::read_to_string(&mut file, &mut text).map_err(failure)?;
+        let mut file = std::io::Read::take(file, PASSWORD_BYTES_MAX + 1);
+        let bytes = std::io::Read::read_to_string(&mut file, &mut text).map_err(failure)?;
+        if bytes as u64 > PASSWORD_BYTES_MAX {
+            let path = path.display();
+            return Err(format!("{path} has more than {PASSWORD_BYTES_MAX} bytes: no password"));
+        }
         Ok(text.trim_end_matches(['\n', '\r']).to_owned())
     }
 

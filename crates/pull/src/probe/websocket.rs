@@ -112,19 +112,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebsocketConnection<S> {
 
     /// Reads messages until one has the text.
     async fn find(&mut self, text: &str) -> Result<(), String> {
-        let mut message = Vec::new();
+        let mut begun: Option<Vec<u8>> = None;
         loop {
             let frame = self.next_frame().await?;
-            match frame.kind {
-                FrameKind::Data => message = frame.payload,
-                FrameKind::Continuation => message.extend(frame.payload),
-                _ => continue,
-            }
+            let message = match (frame.kind, begun.take()) {
+                (FrameKind::Data, None) => frame.payload,
+                (FrameKind::Continuation, Some(begun)) => [begun, frame.payload].concat(),
+                (FrameKind::Data | FrameKind::Continuation, _) => {
+                    return Err("the server sent a part of a message out of order".to_owned());
+                }
+                (_, before) => {
+                    begun = before;
+                    continue;
+                }
+            };
             if message.len() > MESSAGE_BYTES_MAX {
                 return Err("the server sent a message above 64 KiB".to_owned());
             }
-            if frame.is_last && super::http::contains(&message, text.as_bytes()) {
-                return Ok(());
+            match frame.is_last {
+                true if super::http::contains(&message, text.as_bytes()) => return Ok(()),
+                // A continuation of it would be searched again and again.
+                true => {}
+                false => begun = Some(message),
             }
         }
     }

@@ -121,6 +121,13 @@ fn broken_servers_fail_with_a_reason() {
     let expect = Some("welcome".to_owned());
     let expected = "\"welcome\" not found: the server sent more than 1 MiB";
     failure(WebsocketProbe { expect, ..probe(&talking) }, expected);
+    let repeating = stream_server(|mut stream| {
+        upgrade(&mut stream);
+        while stream.write_all(&b"\x81\x05other\x80\x00".repeat(1_000)).is_ok() {}
+    });
+    let expect = Some("welcome".to_owned());
+    let expected = "the server sent a part of a message out of order";
+    failure(WebsocketProbe { expect, ..probe(&repeating) }, expected);
     let silent = stream_server(|mut stream| {
         upgrade(&mut stream);
         let _ = stream.read_to_end(&mut Vec::new());

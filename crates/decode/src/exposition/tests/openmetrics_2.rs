@@ -248,3 +248,21 @@ fn damaged_composite_values_are_named() {
         check_damage(value, error, true);
     }
 }
+
+#[test]
+fn a_line_with_thousands_of_labels_and_quantiles_is_rejected_at_once() {
+    let labels = |count| (0..count).map(|n| format!("a{n}=\"\",")).collect::<String>();
+    let quantiles = |count| vec!["0.5:1"; count].join(",");
+    let line = |labels_count, quantiles_count| {
+        let (labels, quantiles) = (labels(labels_count), quantiles(quantiles_count));
+        format!("# TYPE s summary\ns{{{labels}}} {{count:1,sum:1,quantile:[{quantiles}]}}\n# EOF\n")
+    };
+    let errors = |text: String| {
+        let mut sink = RecordingSink::default();
+        read(&mut text.as_bytes(), &mut sink).unwrap();
+        sink.error_texts().len()
+    };
+    assert_eq!(errors(line(3, 3)), 0);
+    assert_eq!(errors(line(70_000, 3)), 1);
+    assert_eq!(errors(line(3, 150_000)), 1);
+}

@@ -38,7 +38,8 @@ impl<S: super::SqlStream> MysqlPackets<S> {
             let what = "the server sent a packet above 1 MiB; check the port, or select less";
             return Err(what.to_owned());
         }
-        self.received += length;
+        // A row may have no bytes.
+        self.received += length + head.len();
         if self.received > RESULT_BYTES_MAX {
             return Err(too_large());
         }
