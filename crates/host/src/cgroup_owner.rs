@@ -4,7 +4,7 @@
 //! id. Names of containers are in files: of the kubelet, of Docker, of containerd, and of Podman
 //! and CRI-O. No daemon is asked, and nothing is written.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ const NAME_BYTES_MAX: usize = 255;
 const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Limit of entries that are read of a directory.
 const ENTRIES_MAX: usize = 10_000;
-/// Containers whose names are kept; beyond, all are looked up again.
-const NAMES_MAX: usize = 1_024;
+/// Containers whose names are kept: all of a walk.
+pub(crate) const NAMES_MAX: usize = 4_096;
 /// Look-ups of a name that is not found: it may be written after the cgroup was made.
 const ATTEMPTS_MAX: u8 = 3;
 
@@ -32,6 +32,9 @@ const DOCKER: &str = "var/lib/docker/containers";
 const CONTAINERD: &str = "run/containerd/io.containerd.runtime.v2.task";
 const CONTAINERD_NAMESPACES: [&str; 3] = ["k8s.io", "default", "moby"];
 const PODMAN: &str = "var/lib/containers/storage/overlay-containers/containers.json";
+
+/// Name of a pod's sandbox.
+const SANDBOX: &str = "POD";
 
 /// Labels of an owner, in their order: `unit`, or `container` and, of Kubernetes, `namespace` and
 /// `pod`.
@@ -44,17 +47,44 @@ pub(crate) enum CgroupOwner<'a> {
     Unit(&'a str),
     /// Id of the container.
     Container(&'a str),
+    /// Id of a container of a user or a guest. Names in the files of root are those of others,
+    /// whatever id the user chooses.
+    UserContainer(&'a str),
 }
 
 impl<'a> CgroupOwner<'a> {
     /// The owner in a path as in `/proc/PID/cgroup`.
     pub(crate) fn of_path(path: &'a str) -> Option<CgroupOwner<'a>> {
-        let parts = || path.split('/').filter(|part| !part.is_empty());
+        // `..` is at the start of a path that is outside the reader's cgroup namespace.
+        let parts = || path.split('/').filter(|part| !part.is_empty() && *part != "..");
         if let Some(id) = parts().filter_map(container_id).next_back() {
-            return Some(CgroupOwner::Container(id));
+            let is_of_user = parts().any(is_delegated);
+            let owner =
+                if is_of_user { CgroupOwner::UserContainer } else { CgroupOwner::Container };
+            return Some(owner(id));
         }
-        parts().find_map(unit_name).map(CgroupOwner::Unit)
+        // Units below anything else are those of a guest, or of a user.
+        let mut reached = parts().skip_while(|part| unit_name(part).is_none() && is_parent(part));
+        reached.next().and_then(unit_name).map(CgroupOwner::Unit)
     }
+}
+
+/// Whether a cgroup that is no owner has those of units and containers of this host below it. All
+/// others may be delegated to a guest or a user, who makes any names below them.
+pub(crate) fn is_parent(part: &str) -> bool {
+    const NAMES: [&str; 6] = ["docker", "k8s.io", "default", "moby", "burstable", "besteffort"];
+    const PREFIXES: [&str; 4] = ["kubepods", "pod", "machine", "libpod"];
+    let is_unit = part.ends_with(".service") || part.ends_with(".scope");
+    let is_known = || PREFIXES.iter().any(|prefix| part.starts_with(prefix));
+    let is_runtime = NAMES.contains(&part) || is_known();
+    part.ends_with(".slice") || is_runtime && !is_unit && !is_monitor(part)
+}
+
+/// Whether a part of a path is the tree of a user, or of LXC.
+fn is_delegated(part: &str) -> bool {
+    let is_user = part.starts_with("user-") && part.ends_with(".slice")
+        || part.starts_with("user@") && part.ends_with(".service");
+    is_user || part == "lxc" || part.starts_with("lxc.")
 }
 
 /// Id of a container in a part of a path: `docker-ID.scope`, `cri-containerd-ID.scope`, `ID`.
@@ -93,6 +123,14 @@ pub(crate) struct CgroupOwners {
     root: PathBuf,
     /// By id: the labels, or the number of look-ups that found none.
     names: HashMap<String, Result<OwnerLabels, u8>>,
+    files: NameFiles,
+}
+
+/// Names in files that are about all containers, read at the first look-up.
+#[derive(Debug, Default)]
+struct NameFiles {
+    kubelet: Option<HashMap<String, OwnerLabels>>,
+    podman: Option<HashMap<String, OwnerLabels>>,
 }
 
 impl Default for CgroupOwners {
@@ -104,42 +142,83 @@ impl Default for CgroupOwners {
 impl CgroupOwners {
     /// With the files below a root.
     pub(crate) fn below(root: &Path) -> CgroupOwners {
-        CgroupOwners { root: root.to_owned(), names: HashMap::new() }
+        let (names, files) = (HashMap::new(), NameFiles::default());
+        CgroupOwners { root: root.to_owned(), names, files }
     }
 
     /// Labels of the owner of a process; empty if it has none.
     pub(crate) fn of_process(&mut self, pid: u32) -> OwnerLabels {
+        self.files = NameFiles::default();
         let path = self.root.join(format!("proc/{pid}/cgroup"));
         let text = read_file(&path).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         // Version 2 has the line `0::PATH`. With version 1, other hierarchies may have the owner.
         let owned = text.lines().filter_map(|line| line.splitn(3, ':').nth(2));
         let owner = owned.filter_map(CgroupOwner::of_path).max_by_key(|owner| match owner {
-            CgroupOwner::Container(_) => 1,
+            CgroupOwner::Container(_) | CgroupOwner::UserContainer(_) => 1,
             CgroupOwner::Unit(_) => 0,
         });
         owner.map(|owner| self.labels(&owner)).unwrap_or_default()
     }
 
     /// Labels of an owner.
-    pub(crate) fn labels(&mut self, owner: &CgroupOwner<'_>) -> OwnerLabels {
-        let id = match owner {
-            CgroupOwner::Unit(name) => return vec![label("unit", name)],
-            CgroupOwner::Container(id) => *id,
-        };
+    fn labels(&mut self, owner: &CgroupOwner<'_>) -> OwnerLabels {
+        match owner {
+            CgroupOwner::Unit(name) => unit_labels(name),
+            CgroupOwner::Container(id) => {
+                self.look_up(id).clone().unwrap_or_else(|_| short_labels(id))
+            }
+            CgroupOwner::UserContainer(id) => short_labels(id),
+        }
+    }
+
+    /// Labels of a container whose name was found or will not be found: a series with its id would
+    /// end when the name is found.
+    pub(crate) fn settled(&mut self, id: &str) -> Option<OwnerLabels> {
+        match self.look_up(id) {
+            Ok(labels) => Some(labels.clone()),
+            Err(ATTEMPTS_MAX..) => Some(short_labels(id)),
+            Err(_) => None,
+        }
+    }
+
+    /// Ends a walk that found these containers: others are gone.
+    pub(crate) fn end_walk(&mut self, ids: &HashSet<&str>) {
+        self.names.retain(|id, _| ids.contains(&**id));
+        self.files = NameFiles::default();
+    }
+
+    /// Number of containers whose names are kept.
+    #[cfg(test)]
+    pub(crate) fn names_len(&self) -> usize {
+        self.names.len()
+    }
+
+    fn look_up(&mut self, id: &str) -> &Result<OwnerLabels, u8> {
         if self.names.len() >= NAMES_MAX && !self.names.contains_key(id) {
             self.names.clear();
         }
-        let root = &self.root;
         let known = self.names.entry(id.to_owned()).or_insert(Err(0));
         if let Err(attempts @ 0..ATTEMPTS_MAX) = known {
-            *known = find_name(root, id).ok_or(*attempts + 1);
+            *known = find_name(&self.root, &mut self.files, id).ok_or(*attempts + 1);
         }
-        match known {
-            Ok(labels) => labels.clone(),
-            Err(_) => vec![label("container", &id[..SHORT_DIGITS])],
-        }
+        known
     }
+}
+
+/// Labels of a unit.
+pub(crate) fn unit_labels(name: &str) -> OwnerLabels {
+    vec![label("unit", name)]
+}
+
+/// Labels of a container without a name.
+fn short_labels(id: &str) -> OwnerLabels {
+    vec![label("container", &id[..SHORT_DIGITS])]
+}
+
+/// Whether it is the sandbox of a pod, which only holds the namespaces.
+pub(crate) fn is_sandbox(labels: &OwnerLabels) -> bool {
+    labels.len() > 1 && labels[0].1 == SANDBOX
 }
 
 fn label(name: &str, value: &str) -> (String, String) {
@@ -160,8 +239,11 @@ fn read_json(path: &Path) -> Option<Value> {
 }
 
 /// Labels of a container from the first file that has its name.
-fn find_name(root: &Path, id: &str) -> Option<OwnerLabels> {
-    kubelet_name(root, id)
+fn find_name(root: &Path, files: &mut NameFiles, id: &str) -> Option<OwnerLabels> {
+    let kubelet = files.kubelet.get_or_insert_with(|| kubelet_names(root));
+    kubelet
+        .get(id)
+        .cloned()
         .or_else(|| {
             let file = read_json(&root.join(DOCKER).join(id).join("config.v2.json"))?;
             plain_name(file.get("Name")?.as_str()?.trim_start_matches('/'))
@@ -173,24 +255,31 @@ fn find_name(root: &Path, id: &str) -> Option<OwnerLabels> {
                 annotated_name(file.get("annotations")?)
             })
         })
-        .or_else(|| {
-            let file = read_json(&root.join(PODMAN))?;
-            let is_it = |one: &&Value| one.get("id").and_then(Value::as_str) == Some(id);
-            plain_name(file.as_array()?.iter().find(is_it)?.get("names")?.get(0)?.as_str()?)
-        })
+        .or_else(|| files.podman.get_or_insert_with(|| podman_names(root)).get(id).cloned())
 }
 
-/// The name of a container of Kubernetes, from the name of its log: `POD_NAMESPACE_NAME-ID.log`.
-fn kubelet_name(root: &Path, id: &str) -> Option<OwnerLabels> {
-    let files = fs::read_dir(root.join(KUBELET_LOGS)).ok()?.take(ENTRIES_MAX).flatten();
-    let mut names = files.filter_map(|file| file.file_name().into_string().ok());
-    let name = names.find_map(|name| {
-        let name = name.strip_suffix(".log")?.strip_suffix(id)?.strip_suffix('-')?;
-        Some(name.to_owned())
-    })?;
-    let mut parts = name.splitn(3, '_');
-    let (pod, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
-    pod_labels(name, namespace, pod)
+/// Names of containers of Kubernetes, from the names of their logs: `POD_NAMESPACE_NAME-ID.log`.
+fn kubelet_names(root: &Path) -> HashMap<String, OwnerLabels> {
+    let files = fs::read_dir(root.join(KUBELET_LOGS)).into_iter().flatten();
+    let files = files.take(ENTRIES_MAX).flatten();
+    let names = files.filter_map(|file| {
+        let file = file.file_name().into_string().ok()?;
+        let (name, id) = file.strip_suffix(".log")?.rsplit_once('-')?;
+        let mut parts = name.splitn(3, '_');
+        let (pod, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
+        Some((id.to_owned(), pod_labels(name, namespace, pod)?))
+    });
+    names.collect()
+}
+
+/// Names of containers of Podman and CRI-O.
+fn podman_names(root: &Path) -> HashMap<String, OwnerLabels> {
+    let file = read_json(&root.join(PODMAN)).unwrap_or_default();
+    let names = file.as_array().into_iter().flatten().filter_map(|one| {
+        let name = one.get("names")?.get(0)?.as_str()?;
+        Some((one.get("id")?.as_str()?.to_owned(), plain_name(name)?))
+    });
+    names.collect()
 }
 
 /// `k8s_NAME_POD_NAMESPACE_UID_ATTEMPT` of Docker and CRI-O, or the name itself.
@@ -203,16 +292,15 @@ fn plain_name(name: &str) -> Option<OwnerLabels> {
     pod_labels(name, namespace, pod)
 }
 
-/// Annotations of containerd's CRI plugin, or of nerdctl.
+/// Annotations of containerd's CRI plugin, or else of nerdctl: a pod may have any others.
 fn annotated_name(annotations: &Value) -> Option<OwnerLabels> {
     let text = |name: &str| annotations.get(name).and_then(Value::as_str);
-    if let Some(name) = text("nerdctl/name") {
-        return plain_name(name);
-    }
-    let pod = text("io.kubernetes.cri.sandbox-name")?;
+    let Some(pod) = text("io.kubernetes.cri.sandbox-name") else {
+        return plain_name(text("nerdctl/name")?);
+    };
     let namespace = text("io.kubernetes.cri.sandbox-namespace")?;
     // As in Docker, the sandbox has the name POD.
-    pod_labels(text("io.kubernetes.cri.container-name").unwrap_or("POD"), namespace, pod)
+    pod_labels(text("io.kubernetes.cri.container-name").unwrap_or(SANDBOX), namespace, pod)
 }
 
 fn pod_labels(name: &str, namespace: &str, pod: &str) -> Option<OwnerLabels> {
@@ -265,7 +353,7 @@ pub(crate) mod tests {
         fn check(path: &str, expected: Option<CgroupOwner<'_>>) {
             assert_eq!(CgroupOwner::of_path(path), expected, "{path}");
         }
-        use CgroupOwner::{Container, Unit};
+        use CgroupOwner::{Container, Unit, UserContainer};
         let id = id("0f");
         for path in [
             format!("/docker/{id}"),
@@ -274,10 +362,24 @@ pub(crate) mod tests {
             format!("/kubepods.slice/kubepods-pod1.slice/cri-containerd-{id}.scope"),
             format!("/kubepods/burstable/pod7/{id}"),
             format!("/machine.slice/libpod-{id}.scope/container"),
-            format!("/user.slice/user-1.slice/user@1.service/user.slice/libpod-{id}.scope"),
+            format!("/libpod_parent/{}/libpod-{id}", self::id("3c")),
+            format!("/other/{id}"),
         ] {
             check(&path, Some(Container(&id)));
         }
+        for path in [
+            format!("/user.slice/user-1.slice/user@1.service/user.slice/libpod-{id}.scope"),
+            format!("/user.slice/user-1.slice/session-3.scope/docker-{id}.scope"),
+            format!("/lxc.payload.guest/docker/{id}"),
+            format!("/lxc/guest/system.slice/docker-{id}.scope"),
+        ] {
+            check(&path, Some(UserContainer(&id)));
+        }
+        // Units of guests have the names of units of the host.
+        check("/lxc.payload.guest/system.slice/nginx.service", None);
+        check("/lxc/guest/system.slice/nginx.service", None);
+        check("/system.slice/run-u7.service/nginx.service", None);
+        check("/../../system.slice/nginx.service", Some(Unit("nginx.service")));
         check(&format!("/machine.slice/libpod-conmon-{id}.scope"), None);
         check("/system.slice/nginx.service", Some(Unit("nginx.service")));
         check("/system.slice/a.service/worker", Some(Unit("a.service")));
@@ -352,6 +454,50 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_user_who_names_a_cgroup_like_a_container_of_root_does_not_get_its_name() {
+        let root = CgroupFiles::new();
+        let id = id("a1");
+        root.write(&format!("{DOCKER}/{id}/config.v2.json"), "{\"Name\":\"/bank\"}");
+        let of_user = "0::/user.slice/user-7.slice/user@7.service/app.slice/docker-";
+        root.write("proc/7/cgroup", &format!("{of_user}{id}.scope\n"));
+        let mut owners = CgroupOwners::below(&root.0);
+        assert_eq!(show(owners.of_process(7)), "container=a1a1a1a1a1a1");
+        assert_eq!(show(owners.labels(&CgroupOwner::Container(&id))), "container=bank");
+    }
+
+    #[test]
+    fn a_pod_with_an_annotation_of_nerdctl_keeps_its_name() {
+        let root = CgroupFiles::new();
+        let id = id("b2");
+        root.write(
+            &format!("{CONTAINERD}/k8s.io/{id}/config.json"),
+            "{\"annotations\":{\"nerdctl/name\":\"bank\",\
+             \"io.kubernetes.cri.container-name\":\"nginx\",\
+             \"io.kubernetes.cri.sandbox-name\":\"web-7d\",\
+             \"io.kubernetes.cri.sandbox-namespace\":\"shop\"}}",
+        );
+        let mut owners = CgroupOwners::below(&root.0);
+        let labels = owners.labels(&CgroupOwner::Container(&id));
+        assert_eq!(show(labels), "container=nginx,namespace=shop,pod=web-7d");
+    }
+
+    #[test]
+    fn files_about_all_containers_are_read_once_per_walk() {
+        let root = CgroupFiles::new();
+        let [kubelet, podman, gone] = ["c3", "d4", "e5"].map(id);
+        let mut owners = CgroupOwners::below(&root.0);
+        assert_eq!(owners.settled(&gone), None);
+        root.write(&format!("{KUBELET_LOGS}/web-1_shop_app-{kubelet}.log"), "");
+        root.write(PODMAN, &format!("[7,{{\"id\":\"{podman}\",\"names\":[\"db\"]}}]"));
+        assert_eq!([&kubelet, &podman].map(|id| owners.settled(id)), [None, None]);
+        owners.end_walk(&HashSet::from([&*kubelet, &*podman]));
+        // The names that are kept are those of containers that exist.
+        assert_eq!(owners.names.len(), 2);
+        let labels = [&kubelet, &podman].map(|id| show(owners.settled(id).unwrap()));
+        assert_eq!(labels, ["container=app,namespace=shop,pod=web-1", "container=db"]);
+    }
+
+    #[test]
     fn damaged_files_give_the_id_and_names_are_bounded() {
         let root = CgroupFiles::new();
         let file = |id: &str, text: &str| {
@@ -377,7 +523,7 @@ pub(crate) mod tests {
             }
             assert_eq!(owners.names[&id], Err(ATTEMPTS_MAX));
         }
-        for number in 0..2 * NAMES_MAX {
+        for number in 0..NAMES_MAX + 10 {
             owners.labels(&CgroupOwner::Container(&format!("{number:064x}")));
         }
         assert!(owners.names.len() <= NAMES_MAX);

@@ -1,27 +1,34 @@
 //! Resources of systemd units and containers, from the files of cgroup version 2.
 //!
 //! The tree is walked at each scrape, because units and containers come and go. A unit or container
-//! includes everything below it. Of two cgroups with the same labels, the first one found is
-//! reported for as long as it exists: their counters cannot be told apart.
+//! includes everything below it. Other cgroups are entered only if systemd or a container runtime
+//! makes what is in them: a guest or a user gives any names to those below its own. Of two cgroups
+//! with the same labels, the first one found is reported for as long as it exists: their counters
+//! cannot be told apart.
 //!
 //! Source: kernel, Documentation/admin-guide/cgroup-v2.rst.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File};
 use std::io::Read as _;
+use std::os::unix::fs::DirEntryExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::cgroup_owner::{CgroupOwner, CgroupOwners, OwnerLabels};
+use crate::cgroup_io::{CgroupIo, StackedDevices};
+use crate::cgroup_owner::{
+    CgroupOwner, CgroupOwners, NAMES_MAX, OwnerLabels, is_parent, is_sandbox, unit_labels,
+};
 use crate::error::Result;
 use crate::metric::{MetricDefinition, MetricSink, RowReporter, counter, gauge};
 use crate::source::{HostSource, Note, Opening, SourceSettings};
 
 /// Maximum number of units and containers that are reported.
 const REPORTED_MAX: usize = 256;
-/// Limits of the walk.
-const VISITED_MAX: usize = 4_096;
+/// Limits of the walk: cgroups, cgroups of a parent, depth.
+const VISITED_MAX: usize = NAMES_MAX;
+const OF_PARENT_MAX: usize = 1_024;
 const DEPTH_MAX: usize = 8;
 /// Size limit of a file; `io.stat` has a line per disk.
 const FILE_BYTES_MAX: u64 = 64 << 10;
@@ -92,11 +99,8 @@ impl SourceSettings for CgroupSettings {
 
     fn open(&self, _opening: &mut Opening<'_>) -> Result<Option<Box<dyn HostSource>>> {
         // Version 1 has no such file, or has it in another directory without controllers.
-        let tree = Path::new("/sys/fs/cgroup");
-        let is_there = self.cgroups && tree.join("cgroup.controllers").exists();
-        Ok(is_there.then(|| -> Box<dyn HostSource> {
-            Box::new(Cgroups::new(tree.to_owned(), CgroupOwners::default()))
-        }))
+        let is_there = self.cgroups && Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+        Ok(is_there.then(|| -> Box<dyn HostSource> { Box::new(Cgroups::below(Path::new("/"))) }))
     }
 }
 
@@ -105,11 +109,30 @@ impl SourceSettings for CgroupSettings {
 struct Cgroups {
     tree: PathBuf,
     owners: CgroupOwners,
-    /// The cgroup that is reported with some labels.
-    reported: HashMap<OwnerLabels, PathBuf>,
+    stacks: StackedDevices,
+    reported: HashMap<PathBuf, ReportedCgroup>,
     has_reached_limit: bool,
     /// Whether the limit was noted.
     is_noted: bool,
+}
+
+/// A cgroup that is reported for as long as it exists.
+#[derive(Debug)]
+struct ReportedCgroup {
+    labels: OwnerLabels,
+    /// A unit that is started again has another cgroup.
+    inode: u64,
+    io: CgroupIo,
+}
+
+/// Cgroup of a unit or container.
+#[derive(Debug)]
+struct FoundCgroup {
+    path: PathBuf,
+    name: String,
+    inode: u64,
+    /// Number of those before it in its parent.
+    rank: usize,
 }
 
 impl HostSource for Cgroups {
@@ -128,63 +151,122 @@ impl HostSource for Cgroups {
 }
 
 impl Cgroups {
-    fn new(tree: PathBuf, owners: CgroupOwners) -> Cgroups {
-        let reported = HashMap::new();
-        Cgroups { tree, owners, reported, has_reached_limit: false, is_noted: false }
+    /// Of the host whose files are below a root.
+    fn below(root: &Path) -> Cgroups {
+        Cgroups {
+            tree: root.join("sys/fs/cgroup"),
+            owners: CgroupOwners::below(root),
+            stacks: StackedDevices::below(root),
+            reported: HashMap::new(),
+            has_reached_limit: false,
+            is_noted: false,
+        }
     }
 
     fn read_all(&mut self, sink: &mut dyn MetricSink) {
         let found = self.find();
-        let paths: HashSet<&PathBuf> = found.iter().map(|(path, _)| path).collect();
-        self.reported.retain(|_, path| paths.contains(path));
-        for (path, labels) in &found {
-            let owner = match self.reported.get(labels) {
-                Some(owner) => owner,
-                None if self.reported.len() >= REPORTED_MAX => {
+        let paths: HashSet<&PathBuf> = found.iter().map(|one| &one.path).collect();
+        self.reported.retain(|path, _| paths.contains(path));
+        self.stacks.clear();
+        let mut ids = HashSet::new();
+        let mut taken: HashSet<OwnerLabels> =
+            self.reported.values().map(|known| known.labels.clone()).collect();
+        // Containers that are reported once they have a name.
+        let mut unnamed = 0;
+        for FoundCgroup { path, name, inode, .. } in &found {
+            let owner = CgroupOwner::of_path(name);
+            if let Some(CgroupOwner::Container(id)) = owner {
+                ids.insert(id);
+            }
+            if !self.reported.contains_key(path) {
+                if self.reported.len() + unnamed >= REPORTED_MAX {
                     self.has_reached_limit = true;
                     continue;
                 }
-                None => self.reported.entry(labels.clone()).or_insert(path.clone()),
-            };
-            if owner == path {
-                report(path, labels, sink);
+                let labels = match owner {
+                    Some(CgroupOwner::Unit(name)) => unit_labels(name),
+                    Some(CgroupOwner::Container(id)) => match self.owners.settled(id) {
+                        Some(labels) => labels,
+                        None => {
+                            unnamed += 1;
+                            continue;
+                        }
+                    },
+                    _ => continue,
+                };
+                if is_sandbox(&labels) || !taken.insert(labels.clone()) {
+                    continue;
+                }
+                let new = ReportedCgroup { labels, inode: *inode, io: CgroupIo::default() };
+                self.reported.insert(path.clone(), new);
+            }
+            if let Some(known) = self.reported.get_mut(path) {
+                if std::mem::replace(&mut known.inode, *inode) != *inode {
+                    known.io = CgroupIo::default();
+                }
+                report(path, known, &mut self.stacks, sink);
             }
         }
+        self.owners.end_walk(&ids);
     }
 
-    /// Cgroups of units and containers; nothing below them.
-    fn find(&mut self) -> Vec<(PathBuf, OwnerLabels)> {
+    /// Cgroups of units and containers; nothing below them. The first ones of all parents are
+    /// before the second ones, so that a parent with many does not displace those of others.
+    fn find(&mut self) -> Vec<FoundCgroup> {
         let mut found = Vec::new();
-        let mut open = vec![(self.tree.clone(), 0)];
+        let mut open = VecDeque::from([(self.tree.clone(), 0)]);
         let mut visited = 0;
-        while let Some((dir, depth)) = open.pop() {
-            for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
-                if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    continue;
-                }
-                visited += 1;
-                if visited > VISITED_MAX {
-                    self.has_reached_limit = true;
-                    return found;
-                }
-                let name = entry.file_name();
-                let Some(name) = name.to_str() else { continue };
-                match CgroupOwner::of_path(name) {
-                    Some(owner) => found.push((entry.path(), self.owners.labels(&owner))),
-                    None if depth < DEPTH_MAX => open.push((entry.path(), depth + 1)),
-                    None => {}
+        while let Some((dir, depth)) = open.pop_front() {
+            let mut children = children(&dir);
+            let left = OF_PARENT_MAX.min(VISITED_MAX - visited);
+            self.has_reached_limit |= children.len() > left;
+            children.truncate(left);
+            visited += children.len();
+            let mut rank = 0;
+            for (name, inode) in children {
+                let path = dir.join(&name);
+                if is_owner(&dir, &name) {
+                    found.push(FoundCgroup { path, name, inode, rank });
+                    rank += 1;
+                } else if depth < DEPTH_MAX {
+                    open.push_back((path, depth + 1));
                 }
             }
         }
+        found.sort_by_key(|one| one.rank);
         found
     }
 }
 
+/// Names and inodes of owners and of parents in a cgroup, sorted.
+fn children(dir: &Path) -> Vec<(String, u64)> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let mut children: Vec<(String, u64)> = dirs
+        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.ino())))
+        .filter(|(name, _)| CgroupOwner::of_path(name).is_some() || is_parent(name))
+        .collect();
+    children.sort_unstable();
+    children
+}
+
+/// Whether a child of a cgroup is that of a unit or container. A pod of Podman without systemd has
+/// the name of a container: `libpod_parent/ID/libpod-ID`.
+fn is_owner(dir: &Path, name: &str) -> bool {
+    let is_pod = dir.ends_with("libpod_parent") && !name.starts_with("libpod-");
+    !is_pod && CgroupOwner::of_path(name).is_some()
+}
+
 /// Reports a cgroup. A file that does not exist is left out: its controller is not enabled, or the
 /// cgroup has just been removed.
-fn report(dir: &Path, labels: &OwnerLabels, sink: &mut dyn MetricSink) {
+fn report(
+    dir: &Path,
+    known: &mut ReportedCgroup,
+    stacks: &mut StackedDevices,
+    sink: &mut dyn MetricSink,
+) {
     let labels: Vec<(&str, &str)> =
-        labels.iter().map(|(name, value)| (&**name, &**value)).collect();
+        known.labels.iter().map(|(name, value)| (&**name, &**value)).collect();
     let with = |name, value| [&labels[..], &[(name, value)]].concat();
     let mut text = String::new();
     if read(dir, "cpu.stat", &mut text) {
@@ -217,10 +299,9 @@ fn report(dir: &Path, labels: &OwnerLabels, sink: &mut dyn MetricSink) {
         sink.record(&OOM_KILLS, &labels, kills);
     }
     if read(dir, "io.stat", &mut text) {
-        for (operation, key) in [("read", "rbytes="), ("write", "wbytes=")] {
-            let words = text.split_ascii_whitespace().filter_map(|word| word.strip_prefix(key));
-            let bytes: f64 = words.filter_map(|number| number.parse::<f64>().ok()).sum();
-            sink.record(&IO, &with("operation", operation), bytes);
+        let [read, written] = known.io.add(&text, stacks);
+        for (operation, bytes) in [("read", read), ("write", written)] {
+            sink.record(&IO, &with("operation", operation), bytes as f64);
         }
     }
     for (resource, file) in
@@ -257,7 +338,7 @@ mod tests {
     use crate::metric::RecordedMetrics;
 
     fn cgroups(root: &CgroupFiles) -> Cgroups {
-        Cgroups::new(root.0.join("sys/fs/cgroup"), CgroupOwners::below(&root.0))
+        Cgroups::below(&root.0)
     }
 
     /// Writes the files of a cgroup.
@@ -356,7 +437,113 @@ mod tests {
         assert_eq!(cgroups.degradation(), None);
         assert_eq!(cgroups.find().len(), REPORTED_MAX + 5);
         // Nothing of this is an error.
-        let missing = Cgroups::new(root.0.join("none"), CgroupOwners::below(&root.0)).find();
+        let missing = Cgroups::below(&root.0.join("none")).find();
         assert!(missing.is_empty());
+    }
+
+    /// What is reported as tasks.
+    fn tasks(cgroups: &mut Cgroups, labels: &str) -> Option<f64> {
+        let mut taken = RecordedMetrics::default();
+        cgroups.read_all(&mut taken);
+        taken.value(&format!("host_cgroup_tasks{{{labels}}}"))
+    }
+
+    #[test]
+    fn io_of_a_unit_does_not_fall_when_a_disk_goes_away() {
+        let root = CgroupFiles::new();
+        let file = "sys/fs/cgroup/a.slice/b.service/io.stat";
+        root.write("sys/dev/block/253:0/slaves/sda2/size", "1\n");
+        let mut cgroups = cgroups(&root);
+        let mut read = |text: &str| {
+            root.write(file, text);
+            let mut taken = RecordedMetrics::default();
+            cgroups.read_all(&mut taken);
+            taken.value("host_cgroup_io_bytes_total{unit=b.service,operation=read}").unwrap()
+        };
+        let both = "8:0 rbytes=10 wbytes=1\n8:16 rbytes=500 wbytes=1\n253:0 rbytes=10 wbytes=1\n";
+        assert_eq!(read(both), 510.0);
+        assert_eq!(read("8:0 rbytes=11 wbytes=1\n253:0 rbytes=11 wbytes=1\n"), 511.0);
+    }
+
+    #[test]
+    fn what_guests_and_users_make_is_not_reported() {
+        let root = CgroupFiles::new();
+        let [container, pod, inner] = ["ab", "cd", "ef"].map(id);
+        for path in [
+            "lxc.payload.guest/system.slice/nginx.service",
+            "lxc.monitor.guest/nginx.service",
+            "lxc/guest/system.slice/nginx.service",
+            "system.slice/run-u7.service/x.slice/nginx.service",
+            "user.slice/user-7.slice/user@7.service/app.slice/nginx.service",
+            &format!("lxc.payload.guest/docker/{container}"),
+            &format!("machine.slice/libpod-conmon-{container}.scope/nginx.service"),
+            // Those of the host:
+            "system.slice/nginx.service",
+            &format!("kubepods/burstable/pod7/{container}"),
+            &format!("libpod_parent/{pod}/libpod-{inner}"),
+        ] {
+            fs::create_dir_all(root.0.join("sys/fs/cgroup").join(path)).unwrap();
+        }
+        let found = cgroups(&root).find();
+        let mut names: Vec<&str> = found.iter().map(|one| &*one.name).collect();
+        names.sort_unstable();
+        let libpod = format!("libpod-{inner}");
+        assert_eq!(names, [&*container, &libpod, "nginx.service", "user-7.slice"]);
+    }
+
+    #[test]
+    fn a_parent_with_many_does_not_displace_those_of_others() {
+        let root = CgroupFiles::new();
+        let tree = root.0.join("sys/fs/cgroup");
+        for number in 0..OF_PARENT_MAX + 5 {
+            fs::create_dir_all(tree.join(format!("a.slice/{number}.service"))).unwrap();
+        }
+        root.write("sys/fs/cgroup/z.slice/z.slice/z.service/pids.current", "1\n");
+        let mut cgroups = cgroups(&root);
+        assert_eq!(tasks(&mut cgroups, "unit=z.service"), Some(1.0));
+        assert!(cgroups.degradation().is_some());
+        assert_eq!(cgroups.find().len(), OF_PARENT_MAX + 1);
+    }
+
+    #[test]
+    fn a_container_is_reported_when_it_has_its_name() {
+        let root = CgroupFiles::new();
+        let [late, none, sandbox] = ["ab", "cd", "ef"].map(id);
+        for id in [&late, &none, &sandbox] {
+            root.write(&format!("sys/fs/cgroup/docker/{id}/pids.current"), "1\n");
+        }
+        let name = |id: &str, name: &str| {
+            let file = format!("var/lib/docker/containers/{id}/config.v2.json");
+            root.write(&file, &format!("{{\"Name\":\"/{name}\"}}"));
+        };
+        name(&sandbox, "k8s_POD_web-1_shop_1f_0");
+        let mut cgroups = cgroups(&root);
+        let mut read = || {
+            let mut taken = RecordedMetrics::default();
+            cgroups.read_all(&mut taken);
+            let series = ["late", "cdcdcdcdcdcd"].map(|name| {
+                taken.value(&format!("host_cgroup_tasks{{container={name}}}")).is_some()
+            });
+            (series, taken.len())
+        };
+        assert_eq!(read(), ([false, false], 0));
+        name(&late, "late");
+        assert_eq!(read(), ([true, false], 1));
+        assert_eq!([read(), read()], [([true, true], 2); 2]);
+    }
+
+    #[test]
+    fn names_are_looked_up_only_of_containers_that_are_reported() {
+        let root = CgroupFiles::new();
+        let tree = root.0.join("sys/fs/cgroup/docker");
+        for number in 0..REPORTED_MAX + 50 {
+            fs::create_dir_all(tree.join(format!("{number:064x}"))).unwrap();
+        }
+        let mut cgroups = cgroups(&root);
+        assert_eq!(tasks(&mut cgroups, "container=none"), None);
+        assert_eq!(cgroups.owners.names_len(), REPORTED_MAX);
+        fs::remove_dir_all(&tree).unwrap();
+        assert_eq!(tasks(&mut cgroups, "container=none"), None);
+        assert_eq!(cgroups.owners.names_len(), 0);
     }
 }

@@ -18,6 +18,7 @@ mod block_io;
 mod bpf_grid;
 #[cfg(test)]
 mod bpf_interpreter;
+mod cgroup_io;
 mod cgroup_owner;
 mod cgroups;
 mod clock_cost;
