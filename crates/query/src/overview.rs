@@ -48,7 +48,7 @@ use store::{DAY, HOUR, MINUTE, ReadView};
 use self::affected_users::{AffectedUsers, UserReadLimit};
 use self::day_hours::WorstHour;
 use self::deviation::Deviation;
-use self::excess::{EXPECTED_SHARE, ExcessSignificance, ExpectedValues};
+use self::excess::{ExcessSignificance, ExpectedValues};
 use self::found_rows::FoundRows;
 use self::mini_heatmap::MiniHeatmap;
 use self::row_ranking::RowRanking;
@@ -224,7 +224,7 @@ impl OverviewRow {
 
     /// Share of the values that is expected above the threshold.
     pub fn expected_share(&self) -> f64 {
-        expected_share(self.threshold.as_ref())
+        self.expected(0).share
     }
 
     /// Number of the values of the last five minutes that is expected above the threshold.
@@ -254,19 +254,15 @@ impl OverviewRow {
     }
 
     fn expected(&self, count: u64) -> ExpectedValues {
-        ExpectedValues { count, share: self.expected_share() }
+        ExpectedValues::of(count, self.threshold.as_ref())
     }
-}
-
-/// Share of the values that is expected above the threshold of a row.
-fn expected_share(threshold: Option<&RowThreshold>) -> f64 {
-    threshold.map_or(EXPECTED_SHARE, |threshold| threshold.expected_share)
 }
 
 /// What can be said about a row in a time range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowStatus {
-    /// Significantly more values above the threshold than expected.
+    /// Significantly more values above the threshold than expected; above a learned one twice as
+    /// many.
     Affected,
     /// Perhaps: the bucket around the threshold is too wide to tell.
     Uncertain,

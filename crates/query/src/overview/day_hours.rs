@@ -20,6 +20,7 @@ use hist::{Bracket, LimitInclusion, Mixture};
 use store::HOUR;
 
 use super::excess::{ALPHA, ExcessSignificance, ExpectedValues};
+use super::row_threshold::RowThreshold;
 use crate::compare::merge_error;
 use crate::error::Result;
 
@@ -93,21 +94,20 @@ struct EncodedHour {
 }
 
 impl EncodedHour {
-    /// Values above a threshold beyond those expected there, of a share, as one of the hours of a
-    /// day; the values above it; and the number of all.
+    /// Values above a threshold beyond those expected there, as one of the hours of a day; the
+    /// values above it; and the number of all.
     fn excess(
         &self,
-        threshold: f64,
-        share: f64,
+        threshold: &RowThreshold,
     ) -> Result<(ExcessSignificance, Bracket<u64>, ExpectedValues)> {
         let memo = || self.above.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = *memo();
+        let (known, limit) = (*memo(), threshold.value);
         let above = match known {
-            Some(known) if known.threshold.to_bits() == threshold.to_bits() => known.above,
-            _ => self.values()?.count_above(threshold, LimitInclusion::Exclusive),
+            Some(known) if known.threshold.to_bits() == limit.to_bits() => known.above,
+            _ => self.values()?.count_above(limit, LimitInclusion::Exclusive),
         };
-        *memo() = Some(CountAbove { threshold, above });
-        let expected = ExpectedValues { count: self.count, share };
+        *memo() = Some(CountAbove { threshold: limit, above });
+        let expected = ExpectedValues::of(self.count, Some(threshold));
         let alpha = ALPHA / HOURS_PER_DAY;
         Ok((ExcessSignificance::with_alpha(above, expected, alpha), above, expected))
     }
@@ -156,15 +156,11 @@ impl DayHours {
         Ok(())
     }
 
-    /// The hour with the largest significant excess over a share; `end` is the end of the values.
-    pub(super) fn worst(
-        &self,
-        (threshold, share): (f64, f64),
-        end: i64,
-    ) -> Result<Option<WorstHour>> {
+    /// The hour with the largest significant excess; `end` is the end of the values.
+    pub(super) fn worst(&self, threshold: &RowThreshold, end: i64) -> Result<Option<WorstHour>> {
         let mut worst: Option<(usize, WorstHour)> = None;
         for (at, hour) in self.hours.iter().enumerate() {
-            let (excess, above, expected) = hour.excess(threshold, share)?;
+            let (excess, above, expected) = hour.excess(threshold)?;
             let ExcessSignificance::Significant(beyond) = excess else { continue };
             let Some(burn_rate) = expected.burn_rate(above) else { continue };
             if worst.as_ref().is_none_or(|(_, worst)| beyond > worst.beyond) {
@@ -179,7 +175,7 @@ impl DayHours {
             for at in hours {
                 let Some(hour) = self.hours.get(at) else { break };
                 let range = hour.start..(hour.start + HOUR).min(end);
-                let (excess, above, expected) = hour.excess(threshold, share)?;
+                let (excess, above, expected) = hour.excess(threshold)?;
                 let is_next =
                     range.end == worst.period.range.start || range.start == worst.period.range.end;
                 let is_affected = matches!(excess, ExcessSignificance::Significant(_))
@@ -197,7 +193,7 @@ impl DayHours {
     /// contains `time`; `None` if that one has none.
     pub(super) fn affected_since(
         &self,
-        (threshold, share): (f64, f64),
+        threshold: &RowThreshold,
         time: i64,
     ) -> Result<Option<i64>> {
         let mut since: Option<i64> = None;
@@ -207,7 +203,7 @@ impl DayHours {
                 Some(since) => hour.start + HOUR == since,
                 None => time < hour.start + HOUR,
             };
-            let (excess, ..) = hour.excess(threshold, share)?;
+            let (excess, ..) = hour.excess(threshold)?;
             if !is_next || !matches!(excess, ExcessSignificance::Significant(_)) {
                 break;
             }
@@ -280,6 +276,11 @@ mod tests {
 
     use super::*;
 
+    /// That of an SLO.
+    fn of(value: f64, share: f64) -> RowThreshold {
+        RowThreshold::of_slo(value, "slo", share)
+    }
+
     fn values(fast: u64, slow: u64) -> Mixture {
         let mut histogram = Histogram::default();
         histogram.record_n(10.0, fast);
@@ -296,7 +297,7 @@ mod tests {
             hours.add(start, &values(500 - slow, 0)).unwrap();
         }
         let end = slow.len() as i64 * HOUR;
-        let found = hours.worst((250.0, 0.01), end).unwrap()?;
+        let found = hours.worst(&of(250.0, 0.01), end).unwrap()?;
         assert_eq!(found.count, 1_000);
         assert_eq!(found.range.end - found.range.start, HOUR);
         Some((found.range.start / HOUR, found.above.estimate))
@@ -317,7 +318,7 @@ mod tests {
             }
             let end = slow.len() as i64 * HOUR;
             let AffectedPeriod { range, above, count } =
-                hours.worst((250.0, 0.01), end).unwrap().unwrap().period;
+                hours.worst(&of(250.0, 0.01), end).unwrap().unwrap().period;
             (range.start / HOUR..range.end / HOUR, above.estimate, count)
         };
         assert_eq!(period(&[9, 150, 200, 8, 180]), (1..3, 350, 2_000));
@@ -367,14 +368,14 @@ mod tests {
     fn the_current_hour_ends_with_its_values() {
         let mut hours = DayHours::default();
         hours.add(HOUR, &values(10, 90)).unwrap();
-        let found = hours.worst((250.0, 0.01), HOUR + HOUR / 4).unwrap().unwrap();
+        let found = hours.worst(&of(250.0, 0.01), HOUR + HOUR / 4).unwrap().unwrap();
         assert_eq!(found.range, HOUR..HOUR + HOUR / 4);
         assert_eq!(found.above, Bracket::exact(90));
         assert_eq!(found.burn_rate.estimate, 90.0);
         // Another threshold, another objective.
-        assert_eq!(hours.worst((950.0, 0.01), 2 * HOUR).unwrap(), None);
-        assert_eq!(hours.worst((250.0, 0.95), 2 * HOUR).unwrap(), None);
-        assert!(hours.worst((250.0, 0.01), 2 * HOUR).unwrap().is_some());
+        assert_eq!(hours.worst(&of(950.0, 0.01), 2 * HOUR).unwrap(), None);
+        assert_eq!(hours.worst(&of(250.0, 0.95), 2 * HOUR).unwrap(), None);
+        assert!(hours.worst(&of(250.0, 0.01), 2 * HOUR).unwrap().is_some());
     }
 
     #[test]
@@ -383,7 +384,7 @@ mod tests {
         for (hour, slow) in [(0, 90), (1, 0), (2, 80), (3, 90), (5, 90)] {
             hours.add(hour * HOUR, &values(100 - slow, slow)).unwrap();
         }
-        let since = |time: i64| hours.affected_since((250.0, 0.01), time).unwrap();
+        let since = |time: i64| hours.affected_since(&of(250.0, 0.01), time).unwrap();
         assert_eq!(since(3 * HOUR + 5), Some(2 * HOUR));
         assert_eq!((since(HOUR + 5), since(4 * HOUR + 5)), (None, None));
         assert_eq!((since(5 * HOUR), since(7)), (Some(5 * HOUR), Some(0)));

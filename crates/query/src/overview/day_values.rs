@@ -150,10 +150,9 @@ impl DayValues {
         Ok(())
     }
 
-    /// Hour with most values above a threshold beyond those expected there, of a share.
+    /// Hour with most values above a threshold beyond those expected there.
     pub(super) fn worst_hour(&self, threshold: &RowThreshold) -> Result<Option<WorstHour>> {
-        let RowThreshold { value, expected_share, .. } = *threshold;
-        self.closed_hours.worst((value, expected_share), self.closed_end)
+        self.closed_hours.worst(threshold, self.closed_end)
     }
 
     /// Start of the affected hours that last until `time`.
@@ -162,7 +161,6 @@ impl DayValues {
         threshold: &RowThreshold,
         time: i64,
     ) -> Result<Option<i64>> {
-        let RowThreshold { value, expected_share, .. } = *threshold;
-        self.closed_hours.affected_since((value, expected_share), time)
+        self.closed_hours.affected_since(threshold, time)
     }
 }

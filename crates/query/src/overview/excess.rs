@@ -17,6 +17,15 @@
 //! less than one of a thousand usual rows significant. 38 values are above where 36 are expected
 //! two times in five; from 57 on the excess is significant.
 //!
+//! A learned threshold says less than one that somebody set: that of an SLO or of a user states
+//! what is slow, a learned one what was rare. Its row is affected only if there are
+//! [`LEARNED_RATIO_MIN`] times as many values above it as expected: a service whose traffic differs
+//! from hour to hour has 1.1 % above the median p99 of its hours all day, which is significant and
+//! not an incident. Such rows are many and nobody chose them, so that they are also tested at
+//! [`ALPHA`] divided by [`ROWS_MAX`] (Bonferroni): of all learned rows of an overview together,
+//! chance makes one affected with a probability below [`ALPHA`]. The number of rows that there are
+//! is not used: whether a row is affected does not depend on the others.
+//!
 //! Slow requests come in bursts, so they are not independent: a significant excess is a fact about
 //! these five minutes, not yet a trend.
 //!
@@ -26,10 +35,15 @@
 
 use hist::Bracket;
 
+use super::ROWS_MAX;
+use super::row_threshold::RowThreshold;
+
 /// Share of the values that is expected above a threshold without an objective.
 pub(super) const EXPECTED_SHARE: f64 = 0.01;
 /// Probability of an excess that chance alone reaches in a row without a change.
 pub(super) const ALPHA: f64 = 0.001;
+/// Least share above a learned threshold that is affected, as a ratio to the expected one.
+const LEARNED_RATIO_MIN: f64 = 2.0;
 /// Halvings of a share: to 30 bits.
 const BISECTIONS: u32 = 30;
 
@@ -74,18 +88,35 @@ pub(super) struct ExpectedValues {
     pub(super) count: u64,
     /// Share of them, above 0 and below 1.
     pub(super) share: f64,
+    /// Whether the threshold was learned.
+    pub(super) is_learned: bool,
 }
 
 impl ExpectedValues {
+    /// Of `count` values and a threshold.
+    pub(super) fn of(count: u64, threshold: Option<&RowThreshold>) -> ExpectedValues {
+        ExpectedValues {
+            count,
+            share: threshold.map_or(EXPECTED_SHARE, |threshold| threshold.expected_share),
+            is_learned: threshold.is_some_and(RowThreshold::is_learned),
+        }
+    }
+
     /// Number of the values that is expected above the threshold.
     pub(super) fn number(self) -> f64 {
         self.count as f64 * self.share
     }
 
     /// Whether chance explains `above` or more values above the threshold with a probability below
-    /// `alpha`.
+    /// `alpha`, and, if it was learned, they are also many.
     pub(super) fn is_exceeded_by(self, above: u64, alpha: f64) -> bool {
-        above as f64 > self.number() && self.tail_bound(above, self.share) < alpha
+        let (least_ratio, alpha) = match self.is_learned {
+            true => (LEARNED_RATIO_MIN, alpha / ROWS_MAX as f64),
+            false => (1.0, alpha),
+        };
+        above as f64 > self.number()
+            && above as f64 >= self.number() * least_ratio
+            && self.tail_bound(above, self.share) < alpha
     }
 
     /// Share of the values above the threshold as a ratio to the expected one; `None` without
@@ -163,7 +194,7 @@ mod tests {
     }
 
     fn of(count: u64) -> ExpectedValues {
-        ExpectedValues { count, share: EXPECTED_SHARE }
+        ExpectedValues::of(count, None)
     }
 
     #[test]
@@ -227,13 +258,30 @@ mod tests {
     #[test]
     fn objective_decides_how_many_are_expected() {
         let check = |above: u64, share: f64, expected: ExcessSignificance| {
-            let of = ExpectedValues { count: 10_000, share };
+            let of = ExpectedValues { count: 10_000, share, is_learned: false };
             assert_eq!(ExcessSignificance::of(Bracket::exact(above), of), expected);
         };
         check(90, 0.01, ExcessSignificance::Insignificant);
         check(90, 0.005, ExcessSignificance::Significant(40.0));
         check(90, 0.001, ExcessSignificance::Significant(80.0));
         check(5_100, 0.5, ExcessSignificance::Insignificant);
+    }
+
+    /// The headline of the overview was a service with 1.7 times the usual share above the median
+    /// p99 of its hours, above the incident of another one.
+    #[test]
+    fn above_a_learned_threshold_usual_traffic_is_usual() {
+        let check = |above: u64, count: u64, expected: ExcessSignificance| {
+            let of = ExpectedValues { count, share: EXPECTED_SHARE, is_learned: true };
+            assert_eq!(ExcessSignificance::of(Bracket::exact(above), of), expected);
+        };
+        check(77, 4_455, ExcessSignificance::Insignificant);
+        check(11_400, 1_000_000, ExcessSignificance::Insignificant);
+        check(90, 4_500, ExcessSignificance::Significant(45.0));
+        // Twice as many of few requests are chance in one of so many rows.
+        check(20, 1_000, ExcessSignificance::Insignificant);
+        check(33, 1_000, ExcessSignificance::Significant(23.0));
+        check(0, 5_400, ExcessSignificance::Insignificant);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! if the values above the threshold are all close to it.
 
 use super::excess::{ALPHA, ExpectedValues};
+use super::row_threshold::RowThreshold;
 
 /// Values of a minute.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,13 +21,17 @@ pub(super) struct MinuteAbove {
 }
 
 /// Position of the first minute of the excess that lasts until the last of some minutes; `None` if
-/// that has none. `window` is the number of minutes of a window, `share` the expected one.
-pub(super) fn onset(minutes: &[MinuteAbove], window: usize, share: f64) -> Option<usize> {
+/// that has none. `window` is the number of minutes of a window.
+pub(super) fn onset(
+    minutes: &[MinuteAbove],
+    window: usize,
+    threshold: &RowThreshold,
+) -> Option<usize> {
     let first_of = |last: usize| (last + 1).saturating_sub(window);
     let is_significant = |last: usize| {
         let all = &minutes[first_of(last)..=last];
         let sum = |of: fn(&MinuteAbove) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
-        let expected = ExpectedValues { count: sum(|minute| minute.count), share };
+        let expected = ExpectedValues::of(sum(|minute| minute.count), Some(threshold));
         expected.is_exceeded_by(sum(|minute| minute.above), ALPHA)
     };
     let mut last = minutes.len().checked_sub(1).filter(|last| is_significant(*last))?;
@@ -35,7 +40,7 @@ pub(super) fn onset(minutes: &[MinuteAbove], window: usize, share: f64) -> Optio
     }
     (first_of(last)..=last).find(|at| {
         let MinuteAbove { above, count, .. } = minutes[*at];
-        above as f64 > ExpectedValues { count, share }.number()
+        above as f64 > ExpectedValues::of(count, Some(threshold)).number()
     })
 }
 
@@ -48,7 +53,7 @@ mod tests {
     fn check(above: impl IntoIterator<Item = u64>, expected: Option<usize>) {
         let minute = |(at, above)| MinuteAbove { start: at, above, count: 100 };
         let minutes: Vec<MinuteAbove> = (0..).zip(above).map(minute).collect();
-        assert_eq!(onset(&minutes, 5, 0.01), expected);
+        assert_eq!(onset(&minutes, 5, &RowThreshold::of_user(250.0)), expected);
     }
 
     #[test]

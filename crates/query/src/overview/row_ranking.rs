@@ -9,7 +9,7 @@ use super::excess::{ExcessSignificance, ExpectedValues};
 use super::row_state::{RankClass, RowState, first_minute};
 use super::row_threshold::RowThreshold;
 use super::summary::RowSeverity;
-use super::{OverviewRow, OverviewTimes, RowKey, expected_share};
+use super::{OverviewRow, OverviewTimes, RowKey};
 use crate::classic_buckets::distribution_count;
 
 /// What a row is ranked by.
@@ -40,9 +40,8 @@ impl RowRanking {
             let threshold = threshold.as_ref()?;
             Some(of.count_above(threshold.value, LimitInclusion::Exclusive))
         };
-        let share = expected_share(threshold.as_ref());
         let excess = |above: Option<Bracket<u64>>, count: u64| {
-            let expected = ExpectedValues { count, share };
+            let expected = ExpectedValues::of(count, threshold.as_ref());
             match above.map_or(ExcessSignificance::Insignificant, |above| {
                 ExcessSignificance::of(above, expected)
             }) {
@@ -76,9 +75,8 @@ impl RowRanking {
 
     /// How bad the row is, for the headline of all rows.
     pub(super) fn severity(&self) -> RowSeverity {
-        let share = expected_share(self.threshold.as_ref());
-        let [now, today] =
-            [self.counts.0, self.counts.1].map(|count| ExpectedValues { count, share });
+        let [now, today] = [self.counts.0, self.counts.1]
+            .map(|count| ExpectedValues::of(count, self.threshold.as_ref()));
         RowSeverity::of((self.above.0, now), (self.above.1, today), self.worst_hour.as_ref())
     }
 

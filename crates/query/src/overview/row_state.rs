@@ -388,7 +388,7 @@ impl RowState {
         let minutes = self.minutes.above(threshold.value);
         let now_minutes = usize::try_from(RECENT / MINUTE).unwrap_or(1);
         let row_minutes = self.minutes.row_minutes.unwrap_or(1);
-        let first = onset(&minutes, now_minutes.max(row_minutes), threshold.expected_share);
+        let first = onset(&minutes, now_minutes.max(row_minutes), threshold);
         let Some(at) = first.map(|first| minutes[first].start) else { return Ok(None) };
         // The values of a row are of any of the minutes that it covers.
         let since = at - (row_minutes as i64 - 1) * MINUTE..at + MINUTE;

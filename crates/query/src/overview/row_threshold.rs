@@ -68,6 +68,11 @@ impl RowThreshold {
     /// that bucket as above.
     pub(super) fn learned(values: &Mixture, range: Range<i64>) -> Option<RowThreshold> {
         if values.count() < VALUES_MIN {
+    /// Whether it was learned from values.
+    pub(super) fn is_learned(&self) -> bool {
+        matches!(self.origin, ThresholdOrigin::Learned(_) | ThresholdOrigin::LearnedByHour(_))
+    }
+
             return None;
         }
         let Bracket { upper: value, .. } = values.quantile(1.0 - EXPECTED_SHARE)?;
