@@ -212,11 +212,15 @@ test("six o'clock is that of the clock where clocks change", () => {
 // "All 8 rows are normal now" stood below "2 alerts firing".
 test("a row with a firing alert, or with a threshold of minutes, is not normal", () => {
   const threshold = { value: 0.25, origin: "p99", learnedFrom: 25 * 60e3 } as const;
-  const young = row({ threshold });
+  const young = row({ threshold, aboveNow: { lower: 3, estimate: 3, upper: 3 } });
   expect(isProvisional(young)).toBe(true);
   expect(isProvisional(row({ threshold: { ...threshold, learnedFrom: 2 * HOUR } }))).toBe(false);
   expect([shownState(young, false), shownState(young, true)]).toEqual(["unknown", "affected"]);
   expect(shownState(row(), false)).toBe("usual");
+  // A red row said "0 of 5,400 requests".
+  expect(shownState(row({ aboveNow: { lower: 0, estimate: 0, upper: 0 } }), true)).toBe(
+    "uncertain",
+  );
   const checkout = row({ service: "checkout" });
   const isAlarmed = (of: OverviewRow) => of.service === "checkout";
   expect(summarise(of(row(), checkout), isAlarmed)).toBe(
@@ -395,6 +399,10 @@ test("a row with few values says what is known, and when it has a threshold", ()
   expect(lacksThreshold(young)).toBe(true);
   expect(describeThresholdWait(young, 500)).toBe("learned from 500 on, in about 15 min");
   expect(describeThresholdWait({ ...young, rate: 0 }, 500)).toBe("learned from 500 on");
+  // Wide buckets: none of the values could ever be above the edge of the highest of them.
+  expect(describeThresholdWait({ ...young, countToday: 5_400, countNow: 900 }, 500)).toBe(
+    "set one: the buckets are too wide to learn it",
+  );
   expect(describeUnusual(young.unusual)).toBe("history too short, known in 3 d");
   expect(summarise(of(young))).toBe(
     "The only row has values, but no threshold yet: type one, or wait until it is learned.",

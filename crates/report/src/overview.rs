@@ -139,6 +139,10 @@ fn cells(row: &Value, now: i64, is_alarmed: bool, terminal: &Terminal) -> Vec<St
             let name = row["threshold"]["slo"].as_str().unwrap_or("");
             format!("SLO {}", escape_control(name))
         }
+        Some("slo_of_part") => {
+            let name = row["threshold"]["slo_of_part"].as_str().unwrap_or("");
+            format!("SLO {} of some series", escape_control(name))
+        }
         None if row["unusual"].is_null() => "not read yet".to_owned(),
         origin => origin.unwrap_or("too few values").to_owned(),
     };
@@ -146,6 +150,8 @@ fn cells(row: &Value, now: i64, is_alarmed: bool, terminal: &Terminal) -> Vec<St
     vec![
         escape_control(&name),
         match row["state"].as_str() {
+            // Nothing is above the threshold, which is not that of the alert then.
+            Some("usual") if is_alarmed && row["above_now"]["upper"] == 0 => "uncertain".to_owned(),
             Some("usual") if is_alarmed => "affected".to_owned(),
             // What is known is said: values, but nothing to compare them with.
             _ if lacks_threshold(row) => "–".to_owned(),
@@ -469,6 +475,17 @@ mod tests {
             cells(&row, 0, false, &Terminal::new(true))[1].clone()
         };
         assert_eq!([state(25), state(90)], ["unknown", "usual"]);
+    }
+
+    /// "affected" stood beside 0 requests above a threshold of 1 s: the alert was for 250 ms.
+    #[test]
+    fn row_with_an_alert_and_nothing_above_its_threshold_is_uncertain() {
+        let state = |above: u64| {
+            let above = json!({"lower": above, "estimate": above, "upper": above});
+            let row = json!({"name": "latency", "state": "usual", "above_now": above});
+            cells(&row, 0, true, &Terminal::new(true))[1].clone()
+        };
+        assert_eq!([state(0), state(3)], ["uncertain", "affected"]);
     }
 
     /// At 00:17 an incident from 21:26 to 22:12 was not told.

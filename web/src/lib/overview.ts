@@ -49,9 +49,11 @@ export type Unusual =
 
 export interface RowThreshold {
   value: number;
-  origin: "user" | "slo" | "declared" | "p99" | "hourly_p99";
+  origin: "user" | "slo" | "slo_of_part" | "declared" | "p99" | "hourly_p99";
   /** Name of the SLO. */
   slo?: string | undefined;
+  /** Name of the SLO of some of the row's series. */
+  sloOfPart?: string | undefined;
   /** Milliseconds of the history that a p99 is of. */
   learnedFrom: number | null;
 }
@@ -187,6 +189,7 @@ interface RowJson {
     value: number;
     origin: RowThreshold["origin"];
     slo?: string;
+    slo_of_part?: string;
     start_ns?: number;
     end_ns?: number;
   } | null;
@@ -335,6 +338,7 @@ function parseRow(row: RowJson): OverviewRow {
       value: threshold.value,
       origin: threshold.origin,
       slo: threshold.slo,
+      sloOfPart: threshold.slo_of_part,
       learnedFrom: hasHistory ? (end_ns - start_ns) / 1e6 : null,
     },
     unusual: unusual && {
@@ -392,9 +396,10 @@ export function storeThreshold(thresholds: Thresholds, name: string, text: strin
 }
 
 /** Where the threshold comes from: `p99 of the last 7 d`. */
-export function describeThreshold({ origin, slo, learnedFrom }: RowThreshold): string {
+export function describeThreshold({ origin, slo, sloOfPart, learnedFrom }: RowThreshold): string {
   if (origin === "user") return "yours";
   if (origin === "slo") return `SLO ${slo}`;
+  if (origin === "slo_of_part") return `SLO ${sloOfPart}, of some series`;
   if (origin === "declared") return "declared by the program";
   const statistic = origin === "hourly_p99" ? "median hourly p99" : "p99";
   return learnedFrom === null ? statistic : `${statistic} of ${roundDuration(learnedFrom)}`;
@@ -450,15 +455,21 @@ export function isProvisional({ state, threshold }: OverviewRow): boolean {
 
 /**
  * The state as it is shown: what an alert fires for, or whose budget is spent, is not normal, and
- * what a threshold of minutes says is unknown.
+ * what a threshold of minutes says is unknown. With nothing above the threshold the row is not
+ * affected by what it shows: the alert has another one, or another range.
  */
 export function shownState(row: OverviewRow, isAlarmed: boolean): RowState {
-  if (row.state === "usual" && isAlarmed) return "affected";
+  if (row.state === "usual" && isAlarmed) {
+    return row.aboveNow?.upper === 0 ? "uncertain" : "affected";
+  }
   return isProvisional(row) ? "unknown" : row.state;
 }
 
 /** When a row has a threshold: `learned from 500 on, in about 12 min`. */
 export function describeThresholdWait(row: OverviewRow, needed: number): string {
+  // Enough values are old enough: their p99 is of the bucket with the slowest of them.
+  if (row.countToday - row.countNow >= needed)
+    return "set one: the buckets are too wide to learn it";
   const minutes = Math.ceil(Math.max(needed - row.countToday, 0) / row.rate / 60);
   // Values count when they are five minutes old.
   const wait = minutes < 24 * 60 ? `, in about ${minutes + RECENT / 60e3} min` : "";

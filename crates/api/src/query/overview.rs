@@ -96,7 +96,19 @@ impl OverviewParams {
             let (value, slo) = self.slo(key)?;
             Some(RowThreshold::of_slo(value, &slo.slo, slo.bad_share))
         };
-        user.map(|limit| typed_threshold(limit, &self.slos(key))).or_else(of_slo)
+        let typed = user.map(|limit| typed_threshold(limit, &self.slos(key)));
+        typed.or_else(of_slo).or_else(|| self.threshold_of_part(key))
+    }
+
+    /// The smallest threshold of the SLOs whose series may be some of the row's.
+    fn threshold_of_part(&self, key: &RowKey) -> Option<RowThreshold> {
+        let unit = Unit::parse(&key.unit);
+        // Not those of another service.
+        let slos = slos_of(&self.slo_thresholds, (&key.name, unit.as_ref()), |name, value| {
+            key.service.as_ref().is_none_or(|service| service.0 != name || service.1 == value)
+        });
+        let smallest = slos.into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
+        smallest.map(|(value, slo)| RowThreshold::of_slo_of_part(value, &slo.slo))
     }
 
     /// Label of users that the SLO of a row names.
@@ -325,6 +337,28 @@ mod tests {
         assert_eq!((&typed["threshold"], &typed["expected_share"]), (&expected, &json!(0.005)));
     }
 
+    /// A learned threshold of 1 s stood beside three firing alerts for 250 ms.
+    #[tokio::test]
+    async fn threshold_of_an_slo_of_some_endpoints_is_used_before_a_learned_one() {
+        let server = TestServer::new();
+        let slo = |slo: &str, label: (&str, &str), limit: &str| role::MetricThreshold {
+            metric: "latency".to_owned(),
+            labels: [(label.0.to_owned(), label.1.to_owned())].into(),
+            limit: decode::Quantity::parse(limit).unwrap(),
+            bad_share: 0.005,
+            slo: slo.to_owned(),
+            user_label: None,
+        };
+        server.context.queries.set_thresholds(vec![
+            slo("slower", ("host", "a"), "800ms"),
+            slo("pay", ("host", "b"), "550ms"),
+        ]);
+        let row = row(&server, "/v1/overview").await;
+        let expected = json!({"value": 550.0, "origin": "slo_of_part", "slo_of_part": "pay"});
+        assert_eq!((&row["threshold"], &row["expected_share"]), (&expected, &json!(0.01)));
+        assert_eq!(row["state"], "affected");
+    }
+
     /// Of 800 ms Explore expected 1 % above the threshold, and the overview 0.5 %.
     #[tokio::test]
     async fn explore_and_overview_expect_the_same_share_above_the_threshold_of_an_slo() {
@@ -384,10 +418,9 @@ mod tests {
     async fn without_a_threshold_of_the_user_the_p99_of_the_hours_before_now_is_taken_and_labelled()
     {
         let row = row(&TestServer::new(), "/v1/overview").await;
-        let midnight = NOW - NOW.rem_euclid(store::DAY);
+        // Since the first values, and not since midnight.
         let expected = json!({
-            "value": 1000.0, "origin": "hourly_p99", "start_ns": midnight,
-            "end_ns": NOW - 5 * MINUTE
+            "value": 1000.0, "origin": "hourly_p99", "start_ns": START, "end_ns": NOW - 5 * MINUTE
         });
         assert_eq!(row["threshold"], expected);
         assert_eq!((&row["above_now"]["estimate"], &row["state"]), (&json!(0), &json!("usual")));

@@ -156,6 +156,11 @@ impl DayHours {
         Ok(())
     }
 
+    /// Start of the first hour with values.
+    pub(super) fn first_start(&self) -> Option<i64> {
+        self.hours.first().map(|hour| hour.start)
+    }
+
     /// The hour with the largest significant excess; `end` is the end of the values.
     pub(super) fn worst(&self, threshold: &RowThreshold, end: i64) -> Result<Option<WorstHour>> {
         let mut worst: Option<(usize, WorstHour)> = None;

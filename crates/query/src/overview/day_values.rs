@@ -26,6 +26,8 @@ pub(super) struct DayValues {
     closed_hours: DayHours,
     closed_gaps: Vec<Gap>,
     closed_end: i64,
+    /// Minute of the first of them, or start of the day.
+    closed_first: Option<i64>,
     /// All values, summed when they are read, so that a page sums nothing, and the threshold that
     /// was learned from those of them that are in `closed`.
     pub(super) all: Mixture,
@@ -48,6 +50,7 @@ impl DayValues {
             closed_hours: DayHours::default(),
             closed_gaps: Vec::new(),
             closed_end: start,
+            closed_first: None,
             all: Mixture::default(),
             learned: None,
             hourly_thresholds: HourlyThresholds::default(),
@@ -91,6 +94,7 @@ impl DayValues {
     ) -> Result<()> {
         (self.closed, self.closed_hours) = Default::default();
         self.closed_gaps.clear();
+        self.closed_first = None;
         self.closed_end = self.start;
         self.read_on(reader, now, gaps)?;
         self.whole_read_at = Some(now);
@@ -112,12 +116,36 @@ impl DayValues {
         }
         let open = reader.column(self.closed_end..now, gaps)?;
         self.all = merge(&self.closed, &open)?;
-        let closed = self.start..self.closed_end;
+        self.find_first(reader)?;
+        let closed = self.closed_first.unwrap_or(self.start)..self.closed_end;
         let mut learn = RowThreshold::value_of_hour;
         let known = &mut self.hourly_thresholds;
         let hours = self.closed_hours.learned(known, self.closed_end, &mut learn)?;
         self.learned = RowThreshold::median_of_hours(hours, closed.clone())
             .or_else(|| RowThreshold::learned(&self.closed, closed));
+        Ok(())
+    }
+
+    /// Finds the first minute with values, where they begin later than the day.
+    fn find_first(&mut self, reader: RowReader<'_>) -> Result<()> {
+        let hour = match self.closed_hours.first_start() {
+            Some(hour) if self.closed_first.is_none() => hour,
+            _ => return Ok(()),
+        };
+        let mut first = hour;
+        if hour > self.start {
+            let minutes = (HOUR.min(self.closed_end - hour) / MINUTE).unsigned_abs();
+            for column in
+                reader.columns(TimeGrid { start: hour, step: MINUTE, columns: minutes })?
+            {
+                let column = column?;
+                if column.value.count() > 0 {
+                    first = column.start;
+                    break;
+                }
+            }
+        }
+        self.closed_first = Some(first);
         Ok(())
     }
 

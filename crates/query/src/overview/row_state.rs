@@ -16,7 +16,7 @@ use super::deviation::{DAYS, DAYS_MIN, Deviation};
 use super::mini_heatmap::{COLUMNS, MinuteCounts, SamplePresence};
 use super::onset::onset;
 use super::row_reader::{RowReader, gap_bytes, merge, mixture_bytes};
-use super::row_threshold::RowThreshold;
+use super::row_threshold::{RowThreshold, ThresholdOrigin};
 use super::{OverviewTimes, RECENT};
 use crate::error::Result;
 
@@ -184,16 +184,21 @@ impl RowState {
         self.compared_at.is_some()
     }
 
-    /// Threshold of the row: in this order one that was set, a declared one, one learned from the
-    /// days before today, and one learned from today.
+    /// Threshold of the row: in this order one that was set, a declared one, one of an SLO of some
+    /// of its series, one learned from the days before today, and one learned from today.
     pub(super) fn threshold(
         &self,
         set: Option<RowThreshold>,
         today_start: i64,
     ) -> Option<RowThreshold> {
         let today = self.day(today_start);
+        let (of_part, set) = match set {
+            Some(set) if matches!(set.origin, ThresholdOrigin::SloOfPart(_)) => (Some(set), None),
+            set => (None, set),
+        };
         set.or_else(|| RowThreshold::declared(&self.recent))
             .or_else(|| RowThreshold::declared(&today?.all))
+            .or(of_part)
             .or_else(|| self.learned.clone())
             .or_else(|| today?.learned.clone())
     }

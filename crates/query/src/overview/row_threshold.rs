@@ -1,19 +1,23 @@
 //! Threshold of a row, and where it comes from.
 //!
-//! In this order: the user's, because it is the most specific; that of an SLO; one that the
-//! recording program declared; the 99th percentile of the last seven days (UTC). With values on
-//! fewer than three of these days an incident of some hours would define it: then the median of the
-//! 99th percentiles of the hours before today, else of those of today that have ended, else the
-//! 99th percentile of the values before the last minutes, which are not yet counted in it.
+//! In this order: the user's, because it is the most specific; that of an SLO for the row; one
+//! that the recording program declared; that of an SLO for some of the row's series; the
+//! 99th percentile of the last seven days (UTC). With values on fewer than three of these days an
+//! incident of some hours would define it: then the median of the 99th percentiles of the hours
+//! before today, else of those of today that have ended, else the 99th percentile of the values
+//! before the last minutes, which are not yet counted in it.
 
 use std::ops::Range;
 
-use hist::{Bracket, Mixture};
+use hist::{Bracket, LimitInclusion, Mixture};
 
 use super::excess::EXPECTED_SHARE;
 
 /// Least number of values from which a 99th percentile is learned.
 pub const VALUES_MIN: u64 = 500;
+
+/// Ratio of the bounds of a bucket from which on it is wide: values in it differ noticeably.
+const WIDE_RATIO: f64 = 1.5;
 
 /// Source of a threshold.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +26,8 @@ pub enum ThresholdOrigin {
     User,
     /// That of a service level objective with this name.
     Slo(String),
+    /// That of a service level objective with this name, for some of the row's series.
+    SloOfPart(String),
     /// Declared by the program that records the values, which counts it exactly.
     Declared,
     /// 99th percentile of a time range, in nanoseconds since the Unix epoch.
@@ -52,9 +58,20 @@ impl RowThreshold {
         RowThreshold { value, origin: ThresholdOrigin::Slo(name.to_owned()), expected_share }
     }
 
+    /// That of an SLO for some of the row's series: what is slow for the row, too, but without an
+    /// objective for the others.
+    pub fn of_slo_of_part(value: f64, name: &str) -> RowThreshold {
+        RowThreshold::new(value, ThresholdOrigin::SloOfPart(name.to_owned()))
+    }
+
     /// One without an objective.
     fn new(value: f64, origin: ThresholdOrigin) -> RowThreshold {
         RowThreshold { value, origin, expected_share: EXPECTED_SHARE }
+    }
+
+    /// Whether it was learned from values.
+    pub(super) fn is_learned(&self) -> bool {
+        matches!(self.origin, ThresholdOrigin::Learned(_) | ThresholdOrigin::LearnedByHour(_))
     }
 
     /// The smallest threshold that a program declared.
@@ -65,18 +82,18 @@ impl RowThreshold {
     }
 
     /// The upper bound of the 99th percentile: an estimate within its bucket would count values of
-    /// that bucket as above.
+    /// that bucket as above. `None` if that is a wide bucket and the highest with values: it has
+    /// the slow values too, which would never be above.
     pub(super) fn learned(values: &Mixture, range: Range<i64>) -> Option<RowThreshold> {
         if values.count() < VALUES_MIN {
-    /// Whether it was learned from values.
-    pub(super) fn is_learned(&self) -> bool {
-        matches!(self.origin, ThresholdOrigin::Learned(_) | ThresholdOrigin::LearnedByHour(_))
-    }
-
             return None;
         }
-        let Bracket { upper: value, .. } = values.quantile(1.0 - EXPECTED_SHARE)?;
+        let Bracket { lower, upper: value, .. } = values.quantile(1.0 - EXPECTED_SHARE)?;
         let origin = ThresholdOrigin::Learned(range);
+        let is_wide = value > lower * WIDE_RATIO;
+        if is_wide && values.count_above(value, LimitInclusion::Exclusive).upper == 0 {
+            return None;
+        }
         value.is_finite().then(|| RowThreshold::new(value, origin))
     }
 }
@@ -105,7 +122,7 @@ impl RowThreshold {
 
 #[cfg(test)]
 mod tests {
-    use hist::{Histogram, LimitInclusion};
+    use hist::{Histogram, Scheme};
 
     use super::*;
 
@@ -128,6 +145,27 @@ mod tests {
     fn few_values_give_no_threshold() {
         assert_eq!(RowThreshold::learned(&values(499), 0..7), None);
         assert!(RowThreshold::learned(&values(500), 0..7).is_some());
+    }
+
+    /// The threshold was 1 s, the edge of the highest bucket with values: 0 of 5,400 requests were
+    /// above it, where 54 were expected, and the slow ones were below it.
+    #[test]
+    fn edge_of_the_highest_wide_bucket_with_values_is_no_threshold() {
+        let classic = |slow: u64, slower: u64| {
+            let mut histogram = Histogram::new(Scheme::explicit(&[0.1, 0.25, 1.0, 2.5]).unwrap());
+            histogram.record_n(0.05, 5_000 - slow - slower);
+            histogram.record_n(0.7, slow);
+            histogram.record_n(2.0, slower);
+            Mixture::from(histogram)
+        };
+        let learned = |slow, slower| {
+            RowThreshold::learned(&classic(slow, slower), 0..7).map(|found| found.value)
+        };
+        assert_eq!([learned(400, 0), learned(400, 10)], [None, Some(1.0)]);
+        // In a narrow bucket nothing slower hides.
+        let mut same = Histogram::default();
+        same.record_n(100.0, 5_000);
+        assert!(RowThreshold::learned(&Mixture::from(same), 0..7).is_some());
     }
 
     #[test]

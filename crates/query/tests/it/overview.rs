@@ -118,7 +118,7 @@ fn shown(row: &OverviewRow) -> String {
     )
 }
 
-fn values(centre: f64, seed: i64) -> impl Iterator<Item = f64> {
+fn values(centre: f64, seed: i64) -> impl Iterator<Item = f64> + Clone {
     (0..20).map(move |n| centre + ((n * 7 + seed * 3) % 11) as f64)
 }
 
@@ -263,6 +263,20 @@ fn a_threshold_is_not_learned_from_the_incident_that_it_should_show() {
             }
         }
     }
+}
+
+/// "p99 of 14 h" stood beside data that were eleven minutes old.
+#[test]
+fn learned_threshold_says_since_when_there_were_values() {
+    let fixture = Fixture::new();
+    let now = MIDNIGHT + 9 * DAY + 14 * HOUR + 38 * MINUTE;
+    for minute in 0..11 {
+        fixture.send("young", now - minute * MINUTE, values(100.0, minute).cycle().take(200));
+    }
+    let page = fixture.read(now);
+    let threshold = page.rows[0].threshold.clone().unwrap();
+    let range = now - 11 * MINUTE..now - 5 * MINUTE;
+    assert_eq!(threshold.origin, ThresholdOrigin::Learned(range));
 }
 
 #[test]

@@ -132,11 +132,12 @@ fn selector_text(key: &RowKey, has_unit: bool) -> String {
 fn threshold_json(threshold: &RowThreshold) -> Json {
     let learned = match &threshold.origin {
         ThresholdOrigin::Learned(range) | ThresholdOrigin::LearnedByHour(range) => Some(range),
-        ThresholdOrigin::User | ThresholdOrigin::Slo(_) | ThresholdOrigin::Declared => None,
+        _ => None,
     };
     let origin = match &threshold.origin {
         ThresholdOrigin::User => "user",
         ThresholdOrigin::Slo(_) => "slo",
+        ThresholdOrigin::SloOfPart(_) => "slo_of_part",
         ThresholdOrigin::Declared => "declared",
         ThresholdOrigin::Learned(_) => "p99",
         ThresholdOrigin::LearnedByHour(_) => "hourly_p99",
@@ -144,6 +145,9 @@ fn threshold_json(threshold: &RowThreshold) -> Json {
     let mut fields = vec![("value", number(threshold.value)), ("origin", Text(origin.to_owned()))];
     if let ThresholdOrigin::Slo(name) = &threshold.origin {
         fields.push(("slo", Text(name.clone())));
+    }
+    if let ThresholdOrigin::SloOfPart(name) = &threshold.origin {
+        fields.push(("slo_of_part", Text(name.clone())));
     }
     if let Some(range) = learned {
         fields.push(("start_ns", Integer(range.start.into())));
