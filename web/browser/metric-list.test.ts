@@ -50,3 +50,14 @@ test("a metric is found in the list by a part of its name, with keys only", asyn
   await page.locator(".heatmap[data-drawn]").waitFor();
   expect(page.url()).toContain("selector=latency");
 });
+
+// "Not found … 2 series of other kinds. Retry": neither the kind nor what to do was said.
+test("a gauge in Explore says that it is one, and opens in the PromQL tab", async () => {
+  await server.post("/write?precision=ms", `queue depth=7 ${Date.now()}`);
+  await visitor.open("explore", { selector: "queue_depth" });
+  const link = page.getByRole("link", { name: "open the gauge in the PromQL tab" });
+  await link.waitFor();
+  expect(await page.getByRole("button", { name: "Retry" }).count()).toBe(0);
+  await link.click();
+  await expect.poll(() => page.url()).toContain("language=promql&query=queue_depth");
+});

@@ -357,6 +357,8 @@ test.each([
 test("a bare number asks for its unit, that of the values first", () => {
   expect(unitsOf("s")).toEqual(["s", "ms", "us"]);
   expect(unitsOf("ms")).toEqual(["ms", "s", "us"]);
+  // "250 what?" offered 250 ns first.
+  expect(unitsOf("ns")).toEqual(["ms", "s", "us", "ns"]);
   expect(unitsOf("B")).toEqual(["B"]);
   expect([isNumber("0.25"), isNumber(" 3 "), isNumber(""), isNumber("3s")]).toEqual([
     true,

@@ -206,7 +206,11 @@ export function isNumber(text: string): boolean {
 /** Units in which a value may be meant, that of the series first. */
 export function unitsOf(unit: string): string[] {
   const times = ["s", "ms", "us"];
-  return unit in NANOSECONDS ? [unit, ...times.filter((name) => name !== unit)] : [unit];
+  if (!(unit in NANOSECONDS)) return [unit];
+  // Few thresholds are meant in nanoseconds, though values of programs are.
+  return times.includes(unit)
+    ? [unit, ...times.filter((name) => name !== unit)]
+    : ["ms", "s", "us", unit];
 }
 
 /** The quotient of a named unit and `unit`. */

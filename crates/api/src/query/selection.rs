@@ -46,7 +46,11 @@ pub(crate) fn find_distributions(
     series_max: u64,
     active: &ActiveQuery,
 ) -> Result<Vec<SeriesEntryRef>, ApiError> {
-    let selected = view.each_series(selector, &mut |_| ControlFlow::Break(()));
+    let mut kind = "";
+    let selected = view.each_series(selector, &mut |series| {
+        kind = model::selector::kind_name(series.kind());
+        ControlFlow::Break(())
+    });
     let buckets = query::bucket_count(view, selector);
     for (found, what) in [(selected, "series"), (buckets, "buckets")] {
         if found as u64 > series_max {
@@ -66,7 +70,8 @@ pub(crate) fn find_distributions(
             let hint = hint(view, selector).map_or_else(String::new, |hint| format!("; {hint}"));
             let selector = query::selector_text(selector);
             Err(ApiError::NotFound(format!(
-                "{selector} matches no histograms, but {selected} series of other kinds{hint}"
+                "{selector} matches no histograms, but {selected} series of other kinds, such as \
+                 {kind}{hint}"
             )))
         }
     }

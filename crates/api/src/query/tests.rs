@@ -188,7 +188,7 @@ async fn invalid_queries_name_the_error() {
     check(
         "/v1/histogram?selector=depth",
         expect![[r#"
-        404 Not Found {"error":"depth matches no histograms, but 1 series of other kinds"}
+        404 Not Found {"error":"depth matches no histograms, but 1 series of other kinds, such as gauge"}
     "#]],
     )
     .await;
