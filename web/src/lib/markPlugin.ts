@@ -77,14 +77,14 @@ function writeTexts(
   const scale = devicePixelRatio * fontScale();
   const row = ROW * scale;
   ctx.font = `${11 * scale}px system-ui, sans-serif`;
-  [ctx.textAlign, ctx.textBaseline, ctx.lineJoin] = ["left", "top", "round"];
-  ctx.globalAlpha = 1;
+  [ctx.textAlign, ctx.textBaseline] = ["left", "top"];
   const write = (text: string, x: number, at: number, colour: string) => {
     const y = top + (at + 0.5) * row;
-    // Legible over cells, which it does not hide.
-    ctx.strokeStyle = cssValue(u.root, "--plot");
-    ctx.lineWidth = 5 * scale;
-    ctx.strokeText(text, x, y);
+    // On a plate: lines of the chart and of other marks do not cross it.
+    ctx.globalAlpha = 0.92;
+    ctx.fillStyle = cssValue(u.root, "--plot");
+    ctx.fillRect(x - 2 * scale, y - 2 * scale, ctx.measureText(text).width + 4 * scale, row);
+    ctx.globalAlpha = 1;
     ctx.fillStyle = cssValue(u.root, colour);
     ctx.fillText(text, x, y);
   };
