@@ -61,3 +61,11 @@ test("a gauge in Explore says that it is one, and opens in the PromQL tab", asyn
   await link.click();
   await expect.poll(() => page.url()).toContain("language=promql&query=queue_depth");
 });
+
+// The address #/nosuch showed the overview.
+test("an address without a view says so, with links to those that there are", async () => {
+  await visitor.open("nosuch", {});
+  await page.getByText("No such view: nosuch").waitFor();
+  await page.getByRole("alert").getByRole("link", { name: "Status" }).click();
+  await expect.poll(() => page.url()).toContain("#/status");
+});

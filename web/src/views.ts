@@ -30,8 +30,7 @@ interface ViewRow {
   isLinked?: true;
 }
 
-/** The first view is the default. */
-export const VIEWS: readonly [ViewRow, ...ViewRow[]] = [
+export const VIEWS: readonly ViewRow[] = [
   { name: "overview", title: "Overview", load: loadOverview },
   { name: "explore", title: "Explore", load: loadExplore },
   { name: "spectrum", title: "Spectrum", load: loadSpectrum },
@@ -49,7 +48,7 @@ export const VIEWS: readonly [ViewRow, ...ViewRow[]] = [
   { name: "trace", title: "Trace", load: loadTrace, isLinked: true },
 ];
 
-/** The row of a view; the default view's if the name is unknown. */
-export function findView(name: string): ViewRow {
-  return VIEWS.find((view) => view.name === name) ?? VIEWS[0];
+/** The row of a view. */
+export function findView(name: string): ViewRow | undefined {
+  return VIEWS.find((view) => view.name === name);
 }

@@ -1,5 +1,18 @@
 //! Paths of Prometheus and of servers like it that topdeck does not serve, and what to use instead.
 
+use http::Uri;
+
+/// Views of the page that have what a page of Prometheus has.
+const VIEWS: [(&str, &str); 5] = [
+    ("/alerts", "/#/alerts"),
+    ("/graph", "/#/explore"),
+    ("/rules", "/#/alerts"),
+    ("/status", "/#/status"),
+    ("/targets", "/#/sources"),
+];
+/// File that browsers ask for without a link to it, and ours.
+const ICON: (&str, &str) = ("/favicon.ico", "/icon.svg");
+
 /// Path, and the remedy. A path with a slash at its end stands for all that begin with it.
 const REMEDIES: [(&str, &str); 18] = [
     ("/-/quit", "SIGTERM stops the server"),
@@ -21,6 +34,22 @@ const REMEDIES: [(&str, &str); 18] = [
     ("/query", "databases need not be created; PromQL is answered at /api/v1/query"),
     ("/metrics/job/", "topdeck is no Pushgateway: POST the text to /v1/import"),
 ];
+
+/// Where a browser finds what it asks for, so that links of runbooks work: with the expression and
+/// the duration of the graph of Prometheus. Other clients are told by [`remedy`].
+pub(crate) fn browser_address(uri: &Uri, accepts_html: bool) -> Option<String> {
+    if uri.path() == ICON.0 {
+        return Some(ICON.1.to_owned());
+    }
+    let (_, view) = VIEWS.iter().find(|(path, _)| accepts_html && *path == uri.path())?;
+    let setting = |name: &str| {
+        let mut pairs = uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.find(|pair| pair.0 == name && !pair.1.is_empty()).map(|pair| pair.1)
+    };
+    let Some(expression) = setting("g0.expr") else { return Some((*view).to_owned()) };
+    let from = setting("g0.range_input").map_or_else(String::new, |of| format!("&from=-{of}"));
+    Some(format!("{view}?language=promql&query={expression}{from}&v=2"))
+}
 
 /// What to use instead of a path.
 pub(crate) fn remedy(path: &str) -> &'static str {

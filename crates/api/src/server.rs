@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, Method, StatusCode, Uri};
+use http::{HeaderMap, Method, StatusCode, Uri, header};
 use intake::{Restartable, keep_running};
 use net::forward_protocol::PORT;
 use net::tls::{ServerTls, TlsError};
@@ -317,7 +317,15 @@ pub(crate) fn router(context: &Context, body_bytes: usize) -> Router<Context> {
 async fn fallback(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     let is_read = method == Method::GET || method == Method::HEAD;
     let found = if is_read { web_files::file_response(uri.path(), &headers) } else { None };
-    found.unwrap_or_else(|| {
+    let accepts_html = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .any(|accepted| accepted.to_str().is_ok_and(|accepted| accepted.contains("text/html")));
+    let elsewhere = || {
+        let address = foreign_routes::browser_address(&uri, accepts_html).filter(|_| is_read)?;
+        Some((StatusCode::FOUND, [(header::LOCATION, address)]).into_response())
+    };
+    found.or_else(elsewhere).unwrap_or_else(|| {
         let missing = not_found(&uri);
         // Clients of Prometheus read `status` and `errorType`.
         match uri.path().starts_with("/api/v1/") {

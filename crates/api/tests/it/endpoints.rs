@@ -56,6 +56,28 @@ fn invalid_body_is_rejected_whole() {
     assert_eq!(it.rows(RECEIVED).len(), 0);
 }
 
+/// A browser showed the JSON of an error for a link of a runbook to Prometheus.
+#[test]
+fn a_link_to_the_graph_of_prometheus_opens_explore_with_its_expression() {
+    let it = ServerFixture::new();
+    for (path, address) in [
+        (
+            "/graph?g0.expr=rate%28a%5B5m%5D%29&g0.tab=0&g0.range_input=2h",
+            "/#/explore?language=promql&query=rate%28a%5B5m%5D%29&from=-2h&v=2",
+        ),
+        ("/graph", "/#/explore"),
+        ("/targets", "/#/sources"),
+        ("/alerts", "/#/alerts"),
+        ("/rules", "/#/alerts"),
+        ("/favicon.ico", "/icon.svg"),
+    ] {
+        let answer = it.request("GET", path, "Accept: text/html,*/*;q=0.8\r\n", b"");
+        assert_eq!((answer.status, answer.header("location")), (302, Some(address)), "{path}");
+    }
+    // A program is told what to use.
+    it.request("GET", "/targets", "", b"").check(404, "open /#/sources");
+}
+
 #[test]
 fn bodies_may_be_compressed() {
     let it = ServerFixture::new();
