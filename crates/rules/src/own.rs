@@ -33,7 +33,7 @@ pub(crate) use evaluation::{OperandState, OwnInputs, StreamElement, StreamFindin
 pub(crate) use finding_cache::FindingCache;
 pub(crate) use read_recorder::QuerySelectors;
 pub(crate) use rule_absence::{
-    RuleAbsence, absence_series, is_absence_series, is_exported_label, stream_labels,
+    AbsentStream, RuleAbsence, absence_series, is_absence_series, is_exported_label, stream_labels,
 };
 pub(crate) use shared_windows::SharedWindows;
 pub(crate) use stream_reader::query_selectors;

@@ -13,8 +13,8 @@ use crate::alert_table::{
 use crate::evaluator::RuleSample;
 use crate::other_rules::OtherRuleStates;
 use crate::own::{
-    FindingCache, OwnCondition, OwnInputs, QuerySelectors, RuleAbsence, StreamArrivals,
-    StreamElement, StreamFindings, absence_series, evaluate_own, is_absence_series,
+    AbsentStream, FindingCache, OwnCondition, OwnInputs, QuerySelectors, RuleAbsence,
+    StreamArrivals, StreamElement, StreamFindings, absence_series, evaluate_own, is_absence_series,
 };
 use crate::rule_file::{AlertSettings, Rule};
 
@@ -83,13 +83,14 @@ impl GroupIteration<'_> {
             })
             .collect();
         let absent = &findings.absence;
-        let free: Vec<&LabelSet> = absent.labels.iter().filter(|labels| !is_held(labels)).collect();
+        let free: Vec<&AbsentStream> =
+            absent.streams.iter().filter(|stream| !is_held(&stream.labels)).collect();
         elements.extend(self.absence_element(rule, settings, own, &free, absent.watched));
         let evaluation = AlertEvaluation {
             settings,
             elements,
             hold: &|series| match is_absence_series(series) {
-                true if !absent.labels.is_empty() => Some(HoldCause::Parent),
+                true if !absent.streams.is_empty() => Some(HoldCause::Parent),
                 true => absent.is_uncertain.then_some(HoldCause::NoData),
                 false if is_held(series) => Some(HoldCause::Parent),
                 false => findings.unknown.contains(series).then_some(HoldCause::NoData),
@@ -112,18 +113,18 @@ impl GroupIteration<'_> {
         rule: &Rule,
         settings: &AlertSettings,
         own: &OwnCondition,
-        absent: &[&LabelSet],
+        absent: &[&AbsentStream],
         watched: usize,
     ) -> Option<AlertElement> {
         let (absence, first) = (own.absence.as_ref()?, *absent.first()?);
         let count = absent.len();
         let value = StepValue::Number(count as f64);
         let sample = |labels: LabelSet| RuleSample { labels, value: value.clone() };
-        let example = self.element(rule, settings, &sample(first.clone()));
+        let example = self.element(rule, settings, &sample(first.labels.clone()));
         let element = self.element(rule, settings, &sample(absence_series()));
         let mut annotations = example.annotations;
         let what = if own.has_selector() { "streams" } else { "metrics of the query" };
-        let text = format!("{count} of {watched} {what} have no data, such as {first}");
+        let text = format!("{count} of {watched} {what} have no data, such as {}", first.text());
         annotations.insert("absent".to_owned(), text);
         let matched = CriterionMatch {
             criterion: own.criteria.len(),

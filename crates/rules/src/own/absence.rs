@@ -64,6 +64,8 @@ struct ArrivalTimes {
     is_watched: bool,
     /// Whether it is known to be absent, so that nobody needs to look again.
     is_absent: bool,
+    /// Whether a row arrived while somebody looked: stored rows do not tell how often it sends.
+    has_arrived: bool,
 }
 
 /// The last intervals between rows in seconds, each as the upper half of an `f32`, which is within
@@ -228,6 +230,7 @@ impl ObservedArrivals {
         if self.clock.add(end_ns) && !self.is_first && end_ns >= arrives_after_ns {
             self.clock.arrived_ns = Some(now_ns);
             (self.clock.is_watched, self.clock.is_absent) = (true, false);
+            self.clock.has_arrived = true;
         }
     }
 
@@ -254,11 +257,35 @@ impl ObservedArrivals {
     /// Silence of the stream, which is absent after a time, or after the learned one; `None` if no
     /// row was seen.
     pub(super) fn silence(&self, after_ns: Option<i64>, time_ns: i64) -> Option<StreamAbsence> {
+        let absent_after_ns = after_ns.unwrap_or_else(|| self.clock.absent_after_ns());
+        self.silence_after(absent_after_ns, absent_after_ns, time_ns)
+    }
+
+    /// The same for the absence of a rule: a stream of which nothing arrived since the start may
+    /// have ended before it, and has an hour to come back.
+    pub(super) fn silence_of_rule(
+        &self,
+        after_ns: Option<i64>,
+        time_ns: i64,
+    ) -> Option<StreamAbsence> {
+        let recent_ns = after_ns.unwrap_or_else(|| self.clock.absent_after_ns());
+        let absent_after_ns = match after_ns {
+            None if !self.clock.has_arrived => recent_ns.max(ABSENT_AFTER_WITHOUT_INTERVAL_NS),
+            _ => recent_ns,
+        };
+        self.silence_after(recent_ns, absent_after_ns, time_ns)
+    }
+
+    fn silence_after(
+        &self,
+        recent_ns: i64,
+        absent_after_ns: i64,
+        time_ns: i64,
+    ) -> Option<StreamAbsence> {
         let ArrivalTimes { arrived_ns, is_age_unknown, .. } = self.clock;
         let age_ns = time_ns.saturating_sub(self.clock.newest_ns?);
-        let absent_after_ns = after_ns.unwrap_or_else(|| self.clock.absent_after_ns());
         let silent_ns = time_ns.saturating_sub(arrived_ns.unwrap_or(self.started_ns));
-        let is_recent = !is_age_unknown && age_ns < absent_after_ns;
+        let is_recent = !is_age_unknown && age_ns < recent_ns;
         let state = match silent_ns >= absent_after_ns {
             true => AbsenceState::Absent,
             false if arrived_ns.is_some() || is_recent => AbsenceState::Present,
@@ -385,6 +412,30 @@ mod tests {
         assert_eq!(stream.state(1000, &[0, 10, 20, 30]), Some(Uncertain));
         assert_eq!(stream.silent(1010, 1040), [Some(Uncertain)]);
         assert_eq!(stream.state(1050, &[]), Some(Absent));
+    }
+
+    /// 38 s after a restart, an absence fired of streams that had ended before the kill.
+    #[test]
+    fn a_stream_of_which_nothing_arrived_since_the_start_has_an_hour() {
+        let mut stream = OneStream::default();
+        stream.state(1000, &[900, 901, 902, 903]);
+        let of_rule = |stream: &mut OneStream, time_s: i64, rows_s: &[i64]| {
+            stream.state(time_s, rows_s);
+            let time_ns = time_s * SECOND_NS;
+            let clock = stream.0.streams[0].clock;
+            let started_ns = stream.0.started_ns.expect("a start");
+            let seen = ObservedArrivals { key: 0, clock, started_ns, is_first: false };
+            seen.silence_of_rule(None, time_ns).expect("a row").state
+        };
+        for time_s in (1010..4600).step_by(10) {
+            assert_eq!(of_rule(&mut stream, time_s, &[]), Uncertain, "{time_s}");
+        }
+        assert_eq!(of_rule(&mut stream, 4600, &[]), Absent);
+        // One that sends again is known.
+        assert_eq!(of_rule(&mut stream, 4610, &[4605, 4606, 4607, 4608]), Present);
+        assert_eq!(of_rule(&mut stream, 4620, &[]), Present);
+        assert_eq!(of_rule(&mut stream, 4630, &[]), Present);
+        assert_eq!(of_rule(&mut stream, 4640, &[]), Absent);
     }
 
     #[test]

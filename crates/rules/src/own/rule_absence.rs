@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use decode::{DURATION_EXPECTED, duration_text, parse_duration};
+use decode::{DURATION_EXPECTED, duration_text, parse_duration, rounded_duration_text};
 use query::{LabelSet, NAME};
 use serde::Deserialize;
 
@@ -78,11 +78,34 @@ impl RuleAbsence {
     }
 }
 
+/// A stream that is absent.
+#[derive(Clone, Debug)]
+pub(crate) struct AbsentStream {
+    /// Of a query, the name of a metric.
+    pub(crate) labels: LabelSet,
+    /// End of its newest row.
+    pub(super) newest_row_ns: Option<i64>,
+    /// Silence after which it is absent.
+    pub(super) absent_after_ns: i64,
+}
+
+impl AbsentStream {
+    /// `{host="a"}, for more than 30 s: the last at 2026-11-28 14:23:10Z`.
+    pub(crate) fn text(&self) -> String {
+        let AbsentStream { labels, newest_row_ns, absent_after_ns } = self;
+        let silence = rounded_duration_text(*absent_after_ns);
+        let second = |ns: i64| jiff::Timestamp::from_second(ns.div_euclid(1_000_000_000)).ok();
+        let last = newest_row_ns.and_then(second).map_or_else(String::new, |last| {
+            format!(": the last at {}", last.to_string().replacen('T', " ", 1))
+        });
+        format!("{labels}, for more than {silence}{last}")
+    }
+}
+
 /// Streams of a rule that are absent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AbsentStreams {
-    /// Of a query, the names of metrics.
-    pub(crate) labels: Vec<LabelSet>,
+    pub(crate) streams: Vec<AbsentStream>,
     /// Number of streams, or of metrics that a query reads.
     pub(crate) watched: usize,
     /// End of the oldest of their newest rows.
@@ -92,10 +115,10 @@ pub(crate) struct AbsentStreams {
 }
 
 impl AbsentStreams {
-    pub(super) fn push(&mut self, labels: &LabelSet, newest_row_ns: Option<i64>) {
-        self.labels.push(labels.clone());
-        let oldest_ns = self.oldest_row_ns.into_iter().chain(newest_row_ns).min();
+    pub(super) fn push(&mut self, stream: AbsentStream) {
+        let oldest_ns = self.oldest_row_ns.into_iter().chain(stream.newest_row_ns).min();
         self.oldest_row_ns = oldest_ns;
+        self.streams.push(stream);
     }
 }
 

@@ -97,7 +97,8 @@ fn streams_that_fall_silent_are_one_alert_of_the_rule_until_all_return() {
     assert_eq!(labels.to_string(), "{absence=\"true\", alertname=\"Deep\"}");
     assert_eq!(
         alert.annotations["absent"],
-        "2 of 3 streams have no data, such as {instance=\"1\"}"
+        "2 of 3 streams have no data, such as {instance=\"1\"}, for more than 50 s: the last at \
+         2023-11-14 22:18:20Z"
     );
     let condition = node.node.group.rules()[0].rule().condition().expect("an own rule");
     let criterion = alert.matched.as_ref().expect("what was measured").criterion;
@@ -184,6 +185,21 @@ fn a_restart_neither_raises_nor_resolves_an_absence() {
     node.run(1, &[20]);
     assert_eq!(node.absence(), "");
     assert_eq!(node.notices, ["firing true", "inactive true"]);
+}
+
+/// 38 s after a kill and a restart, an absence fired of streams that had ended before the kill:
+/// intervals were learned from the rows that were stored before it.
+#[test]
+fn a_restart_raises_no_absence_of_streams_that_had_ended_before_it() {
+    let rules = "[[rule]]\nname = 'Deep'\npromql = 'sum(queue) > 5'\nabsence = true\n\
+                 [[rule.criteria]]\nseverity = 3\nabove = 1000\n";
+    let mut node = SilentNode { node: StoredNode::new(rules), notices: Vec::new() };
+    for age_s in (0..30).rev() {
+        node.node.series.row("queue", 1, age_s * SECOND, 1);
+    }
+    node.evaluate();
+    node.node.restart(rules);
+    assert_eq!(node.steps_until_absent(), 361);
 }
 
 #[test]
@@ -326,7 +342,8 @@ fn a_metric_of_a_query_that_falls_silent_is_an_absence() {
             let found = alerts.find(|(labels, _)| labels.get("absence") == "true");
             let (labels, alert) = found.expect("an absence");
             assert_eq!(labels.to_string(), "{absence=\"true\", alertname=\"Deep\"}");
-            let text = "1 of 2 metrics of the query have no data, such as errors";
+            let text = "1 of 2 metrics of the query have no data, such as errors, for more than 50 \
+                        s: the last at 2023-11-14 22:21:40Z";
             assert_eq!(alert.annotations["absent"], text);
         }
         run_series(&mut node, 1, &[("queue", 2), ("errors", 3)]);

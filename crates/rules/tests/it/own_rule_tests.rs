@@ -179,7 +179,8 @@ fn streams_that_stop_are_absent_and_their_alerts_unknown() {
     exp_alerts:
     - {{exp_labels: {{job: a}}, exp_unknown: true}}
     - exp_labels: {{absence: \"true\"}}
-      exp_annotations: {{absent: \"1 of 2 streams have no data, such as {{job=\\\"a\\\"}}\"}}
+      exp_annotations: {{absent: \"1 of 2 streams have no data, such as {{job=\\\"a\\\"}}, for \
+     more than 3 min: the last at 1970-01-01 00:06:00Z\"}}
       exp_severity: 4
       exp_value: 1
   - eval_time: 22m

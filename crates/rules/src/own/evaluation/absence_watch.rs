@@ -8,7 +8,7 @@ use store::WindowRows;
 use super::{AbsenceState, ObservedArrivals, OwnEvaluation, OwnInputs, StreamFindings};
 use crate::evaluator::RuleQueryError;
 use crate::own::absence::StreamArrivals;
-use crate::own::rule_absence::absence_series;
+use crate::own::rule_absence::{AbsentStream, absence_series};
 use crate::own::stream_reader::{SelectedStream, query_error, streams_by_metric};
 
 impl OwnEvaluation<'_> {
@@ -72,13 +72,13 @@ impl OwnEvaluation<'_> {
             self.begin_watch(stream, clock, absence.silence_ns())?;
         }
         let silence = |clock: &ObservedArrivals| {
-            let silence = clock.silence(absence.after_ns, time_ns).map(|silence| silence.state);
-            silence.unwrap_or(AbsenceState::Present)
+            let silence = clock.silence_of_rule(absence.after_ns, time_ns);
+            silence.map_or((AbsenceState::Present, 0), |it| (it.state, it.absent_after_ns))
         };
-        if clock.is_watched() && silence(clock) == AbsenceState::Absent && !clock.is_absent() {
+        if clock.is_watched() && silence(clock).0 == AbsenceState::Absent && !clock.is_absent() {
             // Rows may have been too late for the window.
             stream.add_rows(self.source, clock, time_ns).map_err(query_error)?;
-            if silence(clock) == AbsenceState::Absent {
+            if silence(clock).0 == AbsenceState::Absent {
                 match stream.is_retired(self.source, time_ns).map_err(query_error)? {
                     true => clock.set_watched(false),
                     false => clock.set_absent(),
@@ -87,9 +87,13 @@ impl OwnEvaluation<'_> {
         }
         if clock.is_watched() {
             match silence(clock) {
-                AbsenceState::Present => {}
-                AbsenceState::Uncertain => findings.absence.is_uncertain = true,
-                AbsenceState::Absent => findings.absence.push(&stream.labels, clock.newest_ns()),
+                (AbsenceState::Present, _) => {}
+                (AbsenceState::Uncertain, _) => findings.absence.is_uncertain = true,
+                (AbsenceState::Absent, absent_after_ns) => findings.absence.push(AbsentStream {
+                    labels: stream.labels.clone(),
+                    newest_row_ns: clock.newest_ns(),
+                    absent_after_ns,
+                }),
             }
         }
         Ok(())
@@ -116,7 +120,7 @@ impl OwnEvaluation<'_> {
 impl StreamFindings {
     /// Notes the time of an absence: whoever sees it later sees the same row.
     pub(super) fn note_time_of_absence(&mut self) {
-        if !self.absence.labels.is_empty() {
+        if !self.absence.streams.is_empty() {
             let row_ns = self.absence.oldest_row_ns;
             self.row_times.extend(row_ns.map(|row_ns| (absence_series(), row_ns)));
         }
