@@ -176,7 +176,8 @@ pub(crate) fn resolve_range(
                {last}"
         );
     }
-    if end <= extent.start || extent.end <= start {
+    // A single cumulative row begins and ends at the same time, and belongs to the nanosecond before.
+    if end <= extent.start.min(complete.start) || extent.end <= start {
         let (start, end) = (precise_time_text(start), precise_time_text(end));
         bail!(
             "{selector} has no rows between {start} and {end}; it has rows from {first} to \

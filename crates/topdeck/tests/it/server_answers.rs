@@ -119,12 +119,17 @@ fn send_cumulative(server: &ServerProcess) {
     for export in [1, 2] {
         let buckets: Vec<Value> =
             [("0.25", 250), ("1", 500), ("+Inf", 500)].map(|of| bucket(export, of)).into();
-        let metrics = serde_json::json!([
+        let mut metrics = serde_json::json!([
             {"name": "expo", "unit": "ms", "histogram": {
                 "aggregationTemporality": 2, "dataPoints": [histogram(export)]}},
             {"name": "rw_seconds_bucket", "sum": {
                 "aggregationTemporality": 2, "isMonotonic": true, "dataPoints": buckets}},
         ]);
+        if export == 1 {
+            let mut once = metrics[0].clone();
+            once["name"] = "one.shot".into();
+            metrics.as_array_mut().unwrap().push(once);
+        }
         let body =
             serde_json::json!({"resourceMetrics": [{"scopeMetrics": [{"metrics": metrics}]}]});
         let headers = [("Content-Type", "application/json")];
@@ -163,6 +168,15 @@ fn commands_without_from_count_the_first_export_and_classic_buckets_as_the_api_d
             assert_eq!(count, 1_000, "{source} {metric}: {heatmap}");
             let compared = run_ok(&dir, &format!("compare {source} {metric} {metric}"));
             assert_eq!(compared.matches("1,000 values in 1 series").count(), 2, "{compared}");
+        }
+        // A user read "no rows between T and T; it has rows from T to T".
+        for range in ["", " --from -3000d", " --baseline-from -3000d"] {
+            let breakdown = format!("breakdown {source} one.shot --above 250ms --json{range}");
+            assert_eq!(counts(&json(&run_ok(&dir, &breakdown))), [250, 250], "{breakdown}");
+        }
+        for range in ["", " --from -3000d"] {
+            let compared = run_ok(&dir, &format!("compare {source} one.shot one.shot{range}"));
+            assert_eq!(compared.matches("500 values in 1 series").count(), 2, "{compared}");
         }
     };
     check(&format!("--server {}", url(&server)));
