@@ -72,6 +72,10 @@ test("Explore makes a rule of the threshold, and a dry run tells what it would d
   await page.getByRole("button", { name: "Make a rule" }).click();
   const draft = page.getByTestId("rule-draft");
   await draft.waitFor();
+  // The question was how many: the rule counts, and says where it goes.
+  expect(await draft.locator("pre").innerText()).toMatch(/count_above = '1500ms'\nabove = \d+/);
+  expect(await draft.innerText()).toContain("rules/LatencyHigh.toml");
+  await draft.getByLabel("Fires for").selectOption("p99");
   await draft.getByLabel("Replay over").selectOption("-1d");
   for (const [format, line] of [
     ["toml", "quantile = 0.99\nabove = '1500ms'"],
