@@ -401,7 +401,7 @@ test("a row with few values says what is known, and when it has a threshold", ()
   expect(describeThresholdWait({ ...young, rate: 0 }, 500)).toBe("learned from 500 on");
   // Wide buckets: none of the values could ever be above the edge of the highest of them.
   expect(describeThresholdWait({ ...young, countToday: 5_400, countNow: 900 }, 500)).toBe(
-    "set one: the buckets are too wide to learn it",
+    "set one: buckets too wide to tell",
   );
   expect(describeUnusual(young.unusual)).toBe("history too short, known in 3 d");
   expect(summarise(of(young))).toBe(

@@ -468,8 +468,7 @@ export function shownState(row: OverviewRow, isAlarmed: boolean): RowState {
 /** When a row has a threshold: `learned from 500 on, in about 12 min`. */
 export function describeThresholdWait(row: OverviewRow, needed: number): string {
   // Enough values are old enough: their p99 is of the bucket with the slowest of them.
-  if (row.countToday - row.countNow >= needed)
-    return "set one: the buckets are too wide to learn it";
+  if (row.countToday - row.countNow >= needed) return "set one: buckets too wide to tell";
   const minutes = Math.ceil(Math.max(needed - row.countToday, 0) / row.rate / 60);
   // Values count when they are five minutes old.
   const wait = minutes < 24 * 60 ? `, in about ${minutes + RECENT / 60e3} min` : "";
