@@ -41,7 +41,11 @@ pub(crate) struct HealthReport {
 
 async fn health(context: Context) -> Result<String, ErrorResponse> {
     let report = report(&context).await;
-    let full = |reason| format!("cannot store new data: {reason}; free space, or raise the limit");
+    let full = |reason: String| {
+        // Only a limit can be raised, which the reason names.
+        let raise = if reason.contains("limit") { ", or raise the limit" } else { "" };
+        format!("cannot store new data: {reason}; free space{raise}")
+    };
     let outcome = match (report.outcome, report.space_problem) {
         (Ok(_), Some(reason)) => Err(full(reason)),
         (outcome, _) => outcome,

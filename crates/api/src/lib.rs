@@ -14,6 +14,7 @@ mod batches;
 mod blocking;
 mod body;
 mod bounded_buffer;
+mod config_reload;
 mod connection;
 mod context;
 mod damage;

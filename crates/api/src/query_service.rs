@@ -27,6 +27,7 @@ use crate::active_query::{
 };
 use crate::api_error::ApiError;
 use crate::bounded_buffer::{BoundedBuffer, JsonBody};
+use crate::config_reload::SharedConfigReload;
 use crate::health::HealthReport;
 use crate::json::Json;
 use crate::limits::Limits;
@@ -114,6 +115,7 @@ pub struct QueryService {
     pub(crate) settings: QueryServiceSettings,
     /// Start time, in nanoseconds since the Unix epoch.
     pub(crate) started_at: i64,
+    pub(crate) config_reload: SharedConfigReload,
     pub(crate) hub: Arc<StreamHub>,
     pub(crate) health: TtlCache<HealthReport>,
     pub(crate) metrics: TtlCache<Arc<str>>,
@@ -199,6 +201,7 @@ impl QueryService {
         shared.register_metrics(intake.meter());
         QueryService {
             started_at: intake.now(),
+            config_reload: SharedConfigReload::new(&intake),
             hub: Arc::new(StreamHub::new(Arc::clone(&intake), settings.max_stream_clients)),
             health: TtlCache::new(HEALTH_TTL, intake.supervisor().clone()),
             metrics: TtlCache::new(Duration::ZERO, intake.supervisor().clone()),
@@ -233,6 +236,11 @@ impl QueryService {
     /// Replaces the status sections of roles.
     pub fn set_sections(&self, sections: Vec<StatusSection>) {
         *self.sections.lock().unwrap_or_else(PoisonError::into_inner) = sections;
+    }
+
+    /// Records a reload of the settings, or why it failed.
+    pub fn note_config_reload(&self, outcome: Result<(), String>) {
+        self.config_reload.set(self.intake.now(), outcome);
     }
 
     /// Replaces the thresholds of roles.

@@ -46,6 +46,7 @@ async fn status(context: Context) -> Result<JsonBody, ApiError> {
             ("store", store),
             ("journal", journal),
             ("data", data_json(shared.intake.write_target().journal().dir())),
+            ("config", shared.queries.config_reload.json()),
             ("trace_url", shared.queries.settings.trace_url.clone().map_or(Null, Text)),
         ];
         let supervisor = shared.intake.supervisor();
@@ -167,6 +168,7 @@ fn journal_json(stat: &journal::JournalStat) -> Json {
         ("end", integer(stat.watermarks.end)),
         ("segments", integer(stat.segments as u64)),
         ("segment_bytes", integer(stat.segment_bytes)),
+        ("next_segment_bytes", integer(stat.settings.segment_bytes)),
         ("buffered_bytes", integer(stat.buffered_bytes)),
         ("full_reason", stat.full_reason.as_ref().map_or(Null, |reason| Text(reason.to_string()))),
         ("failed", Bool(stat.is_failed)),

@@ -14,8 +14,8 @@ use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use disk::{Disk, IoContext, OpenMode, Region};
 
@@ -29,6 +29,7 @@ use crate::options::Options;
 use crate::paths::Paths;
 use crate::recovery::RecoveryReport;
 use crate::ring::AppendRequest;
+use crate::segment::is_no_space;
 
 /// An open journal.
 pub(crate) struct OpenJournal {
@@ -72,13 +73,28 @@ pub(crate) fn map(
     let file = disk.open(&path, OpenMode::Create).io_context("open", &path)?;
     let short = file.len().io_context("get the length of", &path)? < bytes;
     // Also for a sparse copy: a store to an unallocated page of a full disk kills the process.
-    file.allocate(bytes).io_context("reserve space for", &path)?;
+    let segment_bytes = stored_settings.settings.segment_bytes;
+    let reserved = file.allocate(bytes).map_err(|error| match is_no_space(&error) {
+        true => io::Error::new(error.kind(), needed_space(&error, bytes, segment_bytes)),
+        false => error,
+    });
+    reserved.io_context("reserve space for", &path)?;
     if short {
         file.sync().io_context("fsync", &path)?;
         disk.sync_dir(&paths.dir).io_context("fsync directory", &paths.dir)?;
     }
     let memory: Region = file.map(bytes).io_context("map", &path)?;
     Ok(Buffer::new(memory, size, stored_settings.id))
+}
+
+/// The error of a full disk, with how much space is needed.
+fn needed_space(error: &io::Error, bytes: u64, segment_bytes: u64) -> String {
+    let megabytes = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
+    format!(
+        "{error}; it needs {}, and each file of the journal up to {}: free this space",
+        megabytes(bytes),
+        megabytes(segment_bytes)
+    )
 }
 
 /// Guard of the flusher; releases the lease on demand.

@@ -55,8 +55,23 @@ fn storage_problems(status: &Value) -> Vec<StatusProblem> {
         ));
     }
     if let Some(reason) = journal["full_reason"].as_str() {
-        let action = "Free disk space, or raise the limit that is named. Senders retry meanwhile.";
+        // Only a limit can be raised, which the reason names.
+        let raise =
+            if reason.contains("limit") { ", or raise the limit that is named" } else { "" };
+        let action = format!("Free disk space{raise}. Senders retry meanwhile.");
         problems.push(problem(format!("New data is rejected: {reason}."), action));
+    } else if let Some(free) = status["data"]["free_bytes"].as_u64()
+        && free < count(journal, "next_segment_bytes")
+    {
+        let needed = bytes_text(count(journal, "next_segment_bytes"));
+        let dir = text(&status["data"], "dir");
+        problems.push(problem(
+            format!(
+                "Disk nearly full: {} free, and the journal's next file takes {needed}.",
+                bytes_text(free)
+            ),
+            format!("Free disk space of {dir}. New data is rejected once the file is needed."),
+        ));
     }
     for one in list(status, "damage").iter().filter(|one| one["acknowledged"] != true) {
         let lost = plural(count(one, "records"), "record", "records");
@@ -77,6 +92,10 @@ fn storage_problems(status: &Value) -> Vec<StatusProblem> {
     problems
 }
 
+fn bytes_text(bytes: u64) -> String {
+    NumberFormatter::new(Some("B")).estimate(bytes as f64)
+}
+
 fn process_problems(status: &Value) -> Vec<StatusProblem> {
     let mut problems = Vec::new();
     for one in list(status, "threads").iter().filter(|one| count(one, "down") > 0) {
@@ -93,6 +112,11 @@ fn process_problems(status: &Value) -> Vec<StatusProblem> {
     if let Some(error) = status["tokens_error"].as_str() {
         let action = "Repair the file; the previous tokens stay in force.";
         problems.push(problem(format!("Tokens are not reloaded: {error}."), action));
+    }
+    if let Some(error) = status["config"]["error"].as_str() {
+        let action = "Repair the file, check it with topdeck check-config FILE, and send SIGHUP; \
+                      what is not applied stays as it was.";
+        problems.push(problem(format!("The settings are not reloaded: {error}."), action));
     }
     problems
 }
@@ -215,7 +239,7 @@ mod tests {
         expect_test::expect![[r"
             3 problems need action
               New data is rejected: no space left on the disk.
-                Free disk space, or raise the limit that is named. Senders retry meanwhile.
+                Free disk space. Senders retry meanwhile.
               Target scrape node has been down for 5 min.
                 Reason: refused.
               Source otlp shop has sent nothing for 2 min.
@@ -224,5 +248,34 @@ mod tests {
             journal     65.54 kB in 1 file
         "]]
         .assert_eq(&text_of(&broken));
+    }
+
+    /// After a failed SIGHUP the status was "healthy: nothing needs action".
+    #[test]
+    fn a_failed_reload_needs_action() {
+        let mut failed = status();
+        failed["config"] = json!({"loaded_ns": 0, "error": "unknown key `intervall`"});
+        let problems = status_problems(&failed);
+        assert_eq!(problems[0].what, "The settings are not reloaded: unknown key `intervall`.");
+        failed["config"]["error"] = Value::Null;
+        assert_eq!(status_problems(&failed), []);
+    }
+
+    /// With 0 B free the status was "healthy" until the journal needed a file.
+    #[test]
+    fn a_disk_without_room_for_the_next_file_of_the_journal_needs_action() {
+        let mut full = status();
+        full["data"] = json!({"dir": "/data", "free_bytes": 0, "total_bytes": 25_000_000});
+        full["journal"]["next_segment_bytes"] = 16_000_000.into();
+        let [StatusProblem { what, action }] = &status_problems(&full)[..] else {
+            panic!("{:?}", status_problems(&full))
+        };
+        assert_eq!(what, "Disk nearly full: 0 B free, and the journal's next file takes 16.00 MB.");
+        assert!(action.starts_with("Free disk space of /data. "), "{action}");
+        full["data"]["free_bytes"] = 16_000_000.into();
+        assert_eq!(status_problems(&full), []);
+        full["journal"]["full_reason"] = "segments use 9 bytes, limit 8".into();
+        let action = &status_problems(&full)[0].action;
+        assert!(action.contains("raise the limit"), "{action}");
     }
 }

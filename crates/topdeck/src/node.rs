@@ -194,6 +194,11 @@ impl Node {
         Ok(notes)
     }
 
+    /// Publishes whether the settings were read again.
+    pub(crate) fn note_reload(&self, outcome: Result<(), String>) {
+        self.context.queries.note_config_reload(outcome);
+    }
+
     fn keep(&self, settings: &NodeSettings) -> Result<()> {
         let (Some(store), Some(rules)) =
             (self.intake.write_target().store(), &settings.store.retention)

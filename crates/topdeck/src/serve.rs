@@ -150,18 +150,21 @@ async fn run_until_stopped(
                     // are read in any case.
                     None => Ok(node.settings().clone()),
                 };
-                match config_path {
+                let reloaded = match config_path {
                     Ok(settings) => match node.reload(settings).await {
-                        Ok(notes) if notes.is_empty() => log.info("the settings are unchanged"),
-                        Ok(notes) => notes.iter().for_each(|line| log.info(line)),
-                        Err(error) => {
-                            log.error(format_args!("cannot apply all new settings: {error:#}"));
-                        }
+                        Ok(notes) => Ok(notes),
+                        Err(error) => Err(format!("cannot apply all new settings: {error:#}")),
                     },
-                    Err(error) => log.error(format_args!(
+                    Err(error) => Err(format!(
                         "cannot load the new settings, keeping the previous ones: {error:#}"
                     )),
+                };
+                match &reloaded {
+                    Ok(notes) if notes.is_empty() => log.info("the settings are unchanged"),
+                    Ok(notes) => notes.iter().for_each(|line| log.info(line)),
+                    Err(problem) => log.error(format_args!("{problem}")),
                 }
+                node.note_reload(reloaded.map(drop));
                 notify_service_manager("READY=1");
             }
         }

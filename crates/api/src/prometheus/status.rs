@@ -43,13 +43,14 @@ pub(super) fn rfc3339(ns: i64) -> Json {
 
 pub(super) async fn runtime_info(context: Context) -> Result<JsonBody, PrometheusError> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let config = context.queries.config_reload.get();
     let fields = vec![
         ("startTime", rfc3339(context.queries.started_at)),
         ("CWD", text_json("")),
         ("hostname", text_json("")),
         ("serverTime", rfc3339(context.intake.now())),
-        ("reloadConfigSuccess", Bool(true)),
-        ("lastConfigTime", rfc3339(context.queries.started_at)),
+        ("reloadConfigSuccess", Bool(config.error.is_none())),
+        ("lastConfigTime", rfc3339(config.succeeded_at_ns)),
         ("corruptionCount", integer(0)),
         ("goroutineCount", integer(0)),
         ("GOMAXPROCS", integer(threads as u64)),

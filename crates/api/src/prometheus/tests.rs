@@ -120,6 +120,17 @@ async fn status_endpoints() {
         assert_eq!(answer["status"], "success", "{path}");
         assert!(!answer["data"].is_null(), "{path}");
     }
+    // It was "true" after each failed SIGHUP, with the time of the start.
+    let server = TestServer::new();
+    let config = async || {
+        let info = server.json("/api/v1/status/runtimeinfo").await["data"].clone();
+        (info["reloadConfigSuccess"].clone(), info["lastConfigTime"] == info["startTime"])
+    };
+    assert_eq!(config().await, (true.into(), true));
+    server.context.queries.note_config_reload(Err("unknown key".to_owned()));
+    assert_eq!(config().await, (false.into(), true));
+    server.context.queries.note_config_reload(Ok(()));
+    assert_eq!(config().await.0, true);
     let build = TestServer::new().json("/api/v1/status/buildinfo").await;
     assert_eq!(build["data"]["version"], "3.15.0");
     check(

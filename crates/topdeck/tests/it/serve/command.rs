@@ -178,6 +178,14 @@ fn settings_are_reloaded() {
     std::fs::write(agent.settings(), broken).expect("settings are written");
     agent.reload();
     wait_until("it says so", || agent.log().contains("keeping the previous ones"));
+    // Status and metrics said that all is well.
+    let config = || agent.get("/v1/status").json()["config"].clone();
+    wait_until("the status says so", || config()["error"].is_string());
+    let failed = config();
+    let error = failed["error"].as_str().unwrap_or_default();
+    assert!(error.starts_with("cannot load the new settings, keeping the previous"), "{error}");
+    let is_metric = |line: &str| agent.get("/metrics").text().contains(line);
+    assert!(is_metric("\ntopdeck_config_last_reload_successful 0\n"));
     let before = stored(&north).expect("it answers");
     wait_until("it goes on", || stored(&north).is_some_and(|stored| stored > before));
 
@@ -187,6 +195,9 @@ fn settings_are_reloaded() {
     std::fs::write(agent.settings(), both).expect("settings are written");
     agent.reload();
     wait_until("it says so", || agent.log().contains("forwarding to 2 remotes"));
+    wait_until("the status says so", || config()["error"].is_null());
+    assert!(config()["loaded_ns"].as_i64() > failed["loaded_ns"].as_i64(), "{failed}");
+    assert!(is_metric("\ntopdeck_config_last_reload_successful 1\n"));
     let sent = sender.stop();
     await_stored(&north, sent);
     // The new remote has newer data and the records that the journal still had.

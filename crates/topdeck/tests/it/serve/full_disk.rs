@@ -56,6 +56,10 @@ fn full_disk_is_reported_and_the_stop_says_what_it_gave_up() {
     deck.start();
     // The segment that is reserved has space still.
     disk.fill();
+    // With 0 B free the status was "healthy" until a segment was needed.
+    let status = deck.get("/v1/status").json();
+    let free = status["data"]["free_bytes"].as_u64();
+    assert!(free < status["journal"]["next_segment_bytes"].as_u64(), "{status}");
     // A user's request that filled the disk had no answer for two minutes, then one without
     // Retry-After.
     let answer = fill_by_ingest(&deck);
@@ -65,6 +69,9 @@ fn full_disk_is_reported_and_the_stop_says_what_it_gave_up() {
     for path in ["/health", "/-/ready"] {
         wait_until("it says that it is not ready", || refuses(&deck, path));
     }
+    // It said "or raise the limit", and there is none.
+    let health = deck.get("/health");
+    assert!(health.status != 503 || !health.text().contains("limit"), "{}", health.text());
     // A restart frees no space.
     assert_eq!(deck.get("/-/healthy").status, 200);
     let path = "/v1/record?metric=took&unit=ms";
@@ -110,6 +117,9 @@ fn server_without_space_for_its_first_segment_is_not_ready() {
     let Some(_disk) = SmallFilesystem::mount(&deck.dir.path("data"), 1) else { return };
     deck.spawn();
     wait_until("it says why it cannot start", || deck.log().contains("cannot reserve space for"));
+    // It did not say how much.
+    let log = deck.log();
+    assert!(log.contains("; it needs ") && log.contains(" MB: free this space"), "{log}");
     deck.kill();
 }
 
