@@ -246,6 +246,11 @@ impl Journal {
         self.inner.mapped.stored_settings.id
     }
 
+    /// When it was created, in nanoseconds since the Unix epoch; 0 if that is unknown.
+    pub fn created_at(&self) -> i64 {
+        self.inner.mapped.stored_settings.created
+    }
+
     /// Current watermarks.
     pub fn watermarks(&self) -> Watermarks {
         let buffer = &self.inner.mapped.buffer;

@@ -31,7 +31,8 @@ impl Store {
         let (candidates, covered_from) = {
             let mut reservoir = lock(&inner.exemplars);
             reservoir.expire(now);
-            (exemplars::collect(&reservoir, request), reservoir.covered_from(now))
+            let kept_from = reservoir.kept_from(now, inner.journal.created_at());
+            (exemplars::collect(&reservoir, request), kept_from)
         };
         let matched = candidates.len() as u64;
         // Ingest does not wait for the ranking.

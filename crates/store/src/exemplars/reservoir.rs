@@ -276,6 +276,13 @@ impl Reservoir {
         self.complete_from.max(self.evicted_to).max(self.retained_from(now)).min(now)
     }
 
+    /// The same of a store that was created at a time: nothing was received for the time before it,
+    /// unless there are such exemplars.
+    pub(crate) fn kept_from(&self, now: i64, created_at: i64) -> i64 {
+        let oldest = self.minutes.keys().next().copied().unwrap_or(created_at);
+        self.covered_from(now).max(oldest.min(created_at).min(now))
+    }
+
     /// Exemplars before this time may be missing whatever the clock says.
     pub(super) fn complete_from(&self) -> i64 {
         self.complete_from.max(self.evicted_to)

@@ -60,7 +60,7 @@ async fn exemplars_stand_for_the_values_of_their_cell() {
     let (status, text) = server.get(uri).await;
     assert_eq!(status, StatusCode::OK, "{text}");
     expect![[r#"
-        {"schema":1,"selector":"latency{host=\"b\"}","series":1,"unit":"ms","start_ns":1600003200000000000,"end_ns":1600003800000000000,"above":350.0,"up_to":500.0,"count":{"lower":10,"estimate":19,"upper":20},"kept":1,"kept_from_ns":1600000200000000000,"exemplars":[{"time_ns":1600003500000000000,"value":400.0,"weight":19.0,"is_maximum":false,"cell":{"lower":300.0,"upper":500.0},"trace_id":"02020202020202020202020202020202","span_id":"0000000000000002","trace_url":"https://traces/02020202020202020202020202020202?span=0000000000000002","metric":"latency","labels":{"host":"b"},"attributes":{"user":"u1"},"source":"otlp"}]}
+        {"schema":1,"selector":"latency{host=\"b\"}","series":1,"unit":"ms","start_ns":1600003200000000000,"end_ns":1600003800000000000,"above":350.0,"up_to":500.0,"count":{"lower":10,"estimate":19,"upper":20},"kept":1,"kept_from_ns":1600002900000000000,"exemplars":[{"time_ns":1600003500000000000,"value":400.0,"weight":19.0,"is_maximum":false,"cell":{"lower":300.0,"upper":500.0},"trace_id":"02020202020202020202020202020202","span_id":"0000000000000002","trace_url":"https://traces/02020202020202020202020202020202?span=0000000000000002","metric":"latency","labels":{"host":"b"},"attributes":{"user":"u1"},"source":"otlp"}]}
     "#]].assert_eq(&text);
     // Ten minutes with ten values each: the weights add up to the count.
     let all = server.json("/v1/exemplars?selector=latency{host=\"b\"}&from=-10m").await;

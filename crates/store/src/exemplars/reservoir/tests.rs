@@ -420,3 +420,16 @@ fn spans_are_kept_however_they_are_divided_among_requests() {
     assert_eq!(kept(1, &[1, 30]), expected);
     assert_eq!(kept(2, &[7]), expected, "a receiver has no seed of a store");
 }
+
+/// A server that had run for minutes said that it keeps exemplars since an hour ago.
+#[test]
+fn exemplars_are_not_kept_since_before_the_store_was_created() {
+    let mut reservoir = Reservoir::new(ExemplarOptions::default(), 1);
+    let created_at = NOW - 5 * MINUTE;
+    assert_eq!(reservoir.covered_from(NOW), NOW - HOUR);
+    assert_eq!(reservoir.kept_from(NOW, created_at), created_at);
+    assert_eq!(reservoir.kept_from(NOW + 2 * HOUR, created_at), NOW + HOUR);
+    // Exemplars of a time before it were imported.
+    reservoir.offer(series(1), exemplar(NOW - 20 * MINUTE, 1.0, 1), NOW);
+    assert!(reservoir.kept_from(NOW, created_at) <= NOW - 20 * MINUTE);
+}
