@@ -8,6 +8,8 @@ use render::text::{escape_control, wrap_text};
 use render::time::precise_time_text;
 use serde_json::Value;
 
+use crate::overview_alarms::{alert_names, firing_text};
+
 /// Maximum length of a value, and of a state with what is known of it, in a row; longer ones are
 /// below it.
 const CELL_MAX: usize = 20;
@@ -37,10 +39,20 @@ pub fn alerts_text(answer: &Value) -> Option<String> {
         ("threshold", true),
     ];
     let mut table = TextTable::new(&columns);
+    let instances = firing_instances(alerts);
     for alert in alerts {
         add_alert(&mut table, alert, terminal.width)?;
     }
-    Some(format!("{light}\n{}{warnings}", table.text(&terminal)))
+    Some(format!("{light}\n{instances}{}{warnings}", table.text(&terminal)))
+}
+
+/// `3 alerts firing (4 instances)`, where the rows are more than the alerts.
+fn firing_instances(alerts: &[Value]) -> String {
+    let firing: Vec<&Value> = alerts.iter().filter(|alert| alert["state"] == "firing").collect();
+    match alert_names(&firing).len() < firing.len() {
+        true => format!("{}\n", firing_text(&firing)),
+        false => String::new(),
+    }
 }
 
 /// Adds the row of an alert. What may be long is below it, in lines that fit the terminal.
@@ -81,7 +93,7 @@ fn add_alert(table: &mut TextTable, alert: &Value, width: usize) -> Option<()> {
         named,
         state,
         severity_text(alert),
-        precise_time_text(alert["since_ns"].as_i64()?),
+        precise_time_text(since_ns(alert)?),
         value,
         threshold_text(alert),
     ]);
@@ -98,6 +110,12 @@ fn add_alert(table: &mut TextTable, alert: &Value, width: usize) -> Option<()> {
         table.remark(format!("  {line}"));
     }
     Some(())
+}
+
+/// Since when it is in its state: a firing alert was pending before.
+fn since_ns(alert: &Value) -> Option<i64> {
+    let fired_ns = alert["fired_ns"].as_i64().filter(|_| alert["state"] == "firing");
+    fired_ns.or_else(|| alert["since_ns"].as_i64())
 }
 
 /// Severity of the criterion, or the label of the rule.
@@ -192,6 +210,30 @@ mod tests {
             "light": "green", "light_count": 0, "alerts": [], "warnings": [],
         });
         assert_eq!(alerts_text(&green).as_deref(), Some("green\n"));
+    }
+
+    /// The header said "since" the alert was pending, and its states when it fired.
+    #[test]
+    fn a_firing_alert_has_the_time_since_which_it_fires_and_windows_of_an_slo_are_one() {
+        let second = 1_700_000_000_000_000_000_i64;
+        let alert = |state: &str, window: &str| {
+            serde_json::json!({
+                "name": "SloBudgetBurn", "state": state, "file": "slo", "why": "",
+                "labels": {"alertname": "SloBudgetBurn", "slo": "pay", "window": window},
+                "since_ns": second, "fired_ns": second + 10_000_000_000, "fingerprint": "0c",
+            })
+        };
+        let answer = serde_json::json!({
+            "light": "red", "light_count": 2,
+            "alerts": [alert("firing", "1h"), alert("firing", "6h")],
+        });
+        let text = alerts_text(&answer).expect("a valid response");
+        assert!(text.starts_with("red 2\n1 alert firing (2 instances)\n"), "{text}");
+        assert!(text.contains("2023-11-14 22:13:30Z"), "{text}");
+        let mut one = answer.clone();
+        one["alerts"] = serde_json::json!([alert("pending", "1h")]);
+        let text = alerts_text(&one).expect("a valid response");
+        assert!(text.contains("2023-11-14 22:13:20Z") && !text.contains("instance"), "{text}");
     }
 
     /// A user saw `0.3`, `0.4913169319826339` and `15`, each with "the condition holds since …".

@@ -8,6 +8,8 @@ use serde_json::Value;
 use render::text::{escape_control, plural};
 use render::value_formatter;
 
+use crate::status::StatusProblem;
+
 /// Maximum number of alerts and budgets that a line names.
 const NAMED_MAX: usize = 5;
 /// Suffixes that a name has in PromQL: `latency` is also `latency_seconds_bucket`.
@@ -44,31 +46,55 @@ impl OverviewAlarms {
     /// Lines of all rows; none if nothing fires and no budget is spent.
     pub(crate) fn summary(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        let alerts = distinct(self.alerts.iter());
+        let alerts: Vec<&Value> = self.alerts.iter().collect();
         if !alerts.is_empty() {
-            let count = plural(alerts.len() as u64, "alert", "alerts");
-            lines.push(format!("{count} firing: {} (topdeck alerts)", first_of(&alerts)));
+            let names = first_of(&alert_names(&alerts));
+            lines.push(format!("{}: {names} (topdeck alerts)", firing_text(&alerts)));
         }
-        let attended = distinct(self.attended.iter()).len() as u64;
+        let attended = alert_names(&self.attended.iter().collect::<Vec<_>>()).len() as u64;
         if attended > 0 {
             let count = plural(attended, "alert", "alerts");
             lines.push(format!("{count} acknowledged or silenced"));
         }
         if !self.spent.is_empty() {
-            let count = plural(self.spent.len() as u64, "error budget", "error budgets");
-            let budgets: Vec<String> = self.spent.iter().map(budget_text).collect();
-            lines.push(format!("{count} spent: {} (topdeck slo)", first_of(&budgets)));
+            lines.push(format!("{} (topdeck slo)", self.spent_text()));
         }
         lines
     }
 
+    /// Alerts of the worst severity, and spent budgets, as what needs action.
+    pub fn problems(&self) -> Vec<StatusProblem> {
+        let mut problems = Vec::new();
+        let pages: Vec<&Value> = self.alerts.iter().filter(|alert| is_page(alert)).collect();
+        if !pages.is_empty() {
+            let names = first_of(&alert_names(&pages));
+            problems.push(StatusProblem {
+                what: format!("{} with severity page: {names}.", firing_text(&pages)),
+                action: "topdeck alerts says why.".to_owned(),
+            });
+        }
+        if !self.spent.is_empty() {
+            problems.push(StatusProblem {
+                what: format!("{}.", self.spent_text()),
+                action: "topdeck slo lists them.".to_owned(),
+            });
+        }
+        problems
+    }
+
+    fn spent_text(&self) -> String {
+        let count = plural(self.spent.len() as u64, "error budget", "error budgets");
+        let budgets: Vec<String> = self.spent.iter().map(budget_text).collect();
+        format!("{count} spent: {}", first_of(&budgets))
+    }
+
     /// What fires for a row of an overview, and whether its budget is spent.
     pub(crate) fn of_row(&self, row: &Value) -> Vec<String> {
-        let alerts = distinct(self.alerts.iter().filter(|alert| is_alert_of(alert, row)));
+        let alerts: Vec<&Value> =
+            self.alerts.iter().filter(|alert| is_alert_of(alert, row)).collect();
         let mut texts = Vec::new();
         if !alerts.is_empty() {
-            let count = plural(alerts.len() as u64, "alert", "alerts");
-            texts.push(format!("{count} firing: {}", first_of(&alerts)));
+            texts.push(format!("{}: {}", firing_text(&alerts), first_of(&alert_names(&alerts))));
         }
         let slo = &row["threshold"]["slo"];
         let spent = self.spent.iter().find(|of| slo.is_string() && of["name"] == *slo);
@@ -77,10 +103,33 @@ impl OverviewAlarms {
     }
 }
 
-/// Names of alerts; those of the windows of an SLO are one.
-fn distinct<'a>(alerts: impl Iterator<Item = &'a Value>) -> Vec<String> {
+/// Whether the severity of an alert is the worst, as number or by the label.
+fn is_page(alert: &Value) -> bool {
+    const WORDS: [&str; 6] = ["1", "page", "critical", "emergency", "fatal", "disaster"];
+    match alert["severity"].as_u64() {
+        Some(severity) => severity == 1,
+        None => {
+            let label = alert["labels"]["severity"].as_str().unwrap_or("");
+            WORDS.iter().any(|word| word.eq_ignore_ascii_case(label))
+        }
+    }
+}
+
+/// `3 alerts firing (4 instances)`: those of the windows of an SLO are one alert.
+pub(crate) fn firing_text(alerts: &[&Value]) -> String {
+    let count = alert_names(alerts).len();
+    let text = format!("{} firing", plural(count as u64, "alert", "alerts"));
+    match alerts.len() > count {
+        true => format!("{text} ({} instances)", value_formatter::count(alerts.len() as u64)),
+        false => text,
+    }
+}
+
+/// Names of alerts, with the labels in which those of the same name differ; those of the windows
+/// of an SLO are one.
+pub(crate) fn alert_names(alerts: &[&Value]) -> Vec<String> {
     let mut known = BTreeSet::new();
-    let mut names = Vec::new();
+    let mut found: Vec<(&Value, String)> = Vec::new();
     for alert in alerts {
         let (labels, name) = (&alert["labels"], alert["name"].as_str().unwrap_or(""));
         let slo = labels["slo"].as_str();
@@ -95,9 +144,22 @@ fn distinct<'a>(alerts: impl Iterator<Item = &'a Value>) -> Vec<String> {
         };
         let of_slo = slo.map_or_else(String::new, |slo| format!(" of {slo}"));
         let severity = severity.map_or_else(String::new, |severity| format!(" ({severity})"));
-        names.push(escape_control(&format!("{name}{of_slo}{severity}")));
+        found.push((labels, format!("{name}{of_slo}{severity}")));
     }
-    names
+    let named = |(labels, name): &(&Value, String)| {
+        let alike: Vec<&Value> =
+            found.iter().filter(|(_, of)| of == name).map(|(labels, _)| *labels).collect();
+        let labels = labels.as_object().into_iter().flatten();
+        let differing =
+            labels.filter(|(label, value)| alike.iter().any(|of| of[label.as_str()] != **value));
+        let differing: Vec<String> =
+            differing.map(|(label, value)| format!("{label}={value}")).collect();
+        match differing.is_empty() {
+            true => escape_control(name),
+            false => escape_control(&format!("{name} {{{}}}", differing.join(", "))),
+        }
+    };
+    found.iter().map(named).collect()
 }
 
 /// `checkout -150 % left`.
@@ -200,7 +262,7 @@ mod tests {
         let document = json!({"total": 3, "rows": rows});
         let text = overview_text(&document, &alarms, &Terminal::new(true));
         for expected in [
-            "  2 alerts firing: Slow, Burn of pay (page) (topdeck alerts)\n",
+            "  2 alerts firing (3 instances): Slow, Burn of pay (page) (topdeck alerts)\n",
             "  1 alert acknowledged or silenced\n",
             "  1 error budget spent: pay -150 % left (topdeck slo)\n",
             "  1 alert firing: Slow\n",
@@ -230,5 +292,36 @@ mod tests {
         check("http_took{job=\"b\"} > http_took{job=\"a\"}", json!({}), true);
         check("http_took_max + my_http_took", json!({}), false);
         check("", json!({}), false);
+    }
+
+    /// `PaySlow (page), PaySlow (page)`: no label told them apart; and the status was healthy.
+    #[test]
+    fn alerts_of_one_name_are_told_apart_and_pages_need_action() {
+        let alert = |name: &str, severity: &str, endpoint: &str| {
+            let labels = json!({"alertname": name, "severity": severity, "endpoint": endpoint});
+            json!({"name": name, "state": "firing", "labels": labels})
+        };
+        let alerts = [
+            alert("PaySlow", "page", "/pay"),
+            alert("PaySlow", "page", "/cart"),
+            alert("Queue", "ticket", "/pay"),
+        ];
+        let budget = json!({"remaining": {"estimate": -18.66}});
+        let slos = json!({"slos": [{"name": "pay", "state": "spent", "budget": budget}]});
+        let alarms = OverviewAlarms::new(&json!({"alerts": alerts}), &slos);
+        let names = "PaySlow (page) {endpoint=\"/pay\"}, PaySlow (page) {endpoint=\"/cart\"}";
+        assert_eq!(
+            alarms.summary()[0],
+            format!("3 alerts firing: {names}, Queue (ticket) (topdeck alerts)")
+        );
+        let problems: Vec<String> = alarms.problems().into_iter().map(|it| it.what).collect();
+        assert_eq!(
+            problems,
+            [
+                format!("2 alerts firing with severity page: {names}."),
+                "1 error budget spent: pay -1866 % left.".to_owned(),
+            ]
+        );
+        assert_eq!(OverviewAlarms::default().problems(), []);
     }
 }

@@ -193,7 +193,7 @@ fn of_server(options: &Options) -> Result<Value> {
 }
 
 /// Firing alerts and SLOs; none of a server that has none, such as an agent.
-fn alarms_of_server(server: &ServerClient) -> OverviewAlarms {
+pub(crate) fn alarms_of_server(server: &ServerClient) -> OverviewAlarms {
     let get = |path: &str| server.get(path, RequestParameters::default()).unwrap_or_default();
     OverviewAlarms::new(&get("/v1/alerts"), &get("/v1/slos"))
 }

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use crate::overview::alarms_of_server;
 use anyhow::Result;
 use client::{RequestParameters, ServerClient, print_stdout};
 use render::terminal::Terminal;
@@ -11,8 +12,8 @@ use serde_json::{Value, json};
 /// Show whether a server needs action
 ///
 /// Begins with what needs action, as the page's view Status does: first what loses or rejects data,
-/// then targets that are down, sources that are silent and remotes that do not accept data. Then
-/// uptime, disk, series and journal.
+/// then targets that are down, sources that are silent and remotes that do not accept data, then
+/// firing alerts of severity page and spent error budgets. Then uptime, disk, series and journal.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -40,7 +41,8 @@ const NEEDS_ACTION: u8 = 3;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let status = options.server.get("/v1/status", RequestParameters::default())?;
-    let problems = status_problems(&status);
+    let mut problems = status_problems(&status);
+    problems.extend(alarms_of_server(&options.server).problems());
     let text = match options.json {
         true => {
             let listed: Vec<Value> = problems.iter().map(to_json).collect();
