@@ -176,7 +176,7 @@ pub(crate) fn resolve_range(
                {last}"
         );
     }
-    // A single cumulative row begins and ends at the same time, and belongs to the nanosecond before.
+    // A single cumulative row begins and ends at one time, and belongs to the nanosecond before.
     if end <= extent.start.min(complete.start) || extent.end <= start {
         let (start, end) = (precise_time_text(start), precise_time_text(end));
         bail!(
