@@ -140,6 +140,11 @@ impl IngestWriter {
         self
     }
 
+    /// The store whose limits apply.
+    pub(crate) fn store(&self) -> Option<Arc<Store>> {
+        self.admission.as_ref().map(|admission| Arc::clone(&admission.store))
+    }
+
     /// Number of samples.
     pub fn samples(&self) -> u64 {
         self.batch.len()

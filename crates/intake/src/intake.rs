@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use journal::log::LogLevel;
 use journal::supervisor::DamageAcknowledgement;
 use journal::{BatchIdentity, Supervisor, WallClock};
 use model::{Batch, Gap, SeriesId, TraceId};
@@ -33,7 +34,14 @@ use crate::series_cache::SeriesCache;
 use crate::settings::Settings;
 use crate::space_monitor::SpaceMonitor;
 use crate::trace_buffer::{KEPT_NS, TraceFate};
+use crate::unit_conflict::UnitConflict;
 use crate::write_target::WriteTarget;
+
+const UNIT_CONFLICTS: &str = "topdeck_ingest_unit_conflicts_total";
+const UNIT_CONFLICTS_HELP: &str = "Requests with a new histogram in another unit than others of its \
+                                   metric, by sender; they are stored";
+/// Maximum number of such conflicts that are logged.
+const UNIT_CONFLICTS_LOGGED: usize = 1000;
 
 /// Maximum jump of sequences of a sender with numbers of its own. A sender cannot lose more
 /// batches; a larger jump is a bug or a forgery, and would turn all later batches of the sender
@@ -108,6 +116,7 @@ impl Intake {
             series_cache,
             rejections: Arc::new(Rejections::new(&meter)),
             rejected_inputs: RejectedInputs::default(),
+            logged_unit_conflicts: Mutex::default(),
             exemplars: Arc::new(ExemplarIntake::new(
                 settings.exemplars.clone(),
                 home.journal().id(),
@@ -393,6 +402,18 @@ impl Intake {
         let now = (self.now(), self.meter());
         if let Some((level, line)) = self.shared.rejected_inputs.add(producer, input, text, now) {
             (self.shared.settings.log)(level, &line);
+        }
+    }
+
+    /// Counts a new histogram in another unit than those of its metric, and logs the first one of a
+    /// metric.
+    pub fn report_unit_conflict(&self, producer: &Producer, conflict: &UnitConflict) {
+        let labels = [("source", producer.name())];
+        self.meter().counter(UNIT_CONFLICTS, UNIT_CONFLICTS_HELP, &labels).add(1);
+        let text = format!("{:?}: {conflict}; {}", producer.name(), conflict.remedy());
+        let mut logged = lock(&self.shared.logged_unit_conflicts);
+        if logged.len() < UNIT_CONFLICTS_LOGGED && logged.insert(text.clone()) {
+            (self.shared.settings.log)(LogLevel::Warn, &text);
         }
     }
 

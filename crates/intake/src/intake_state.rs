@@ -1,6 +1,6 @@
 //! State shared by the intake's threads: producers, accepted counts, the append path.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -61,6 +61,7 @@ pub(crate) struct IntakeState {
     pub(crate) series_cache: Arc<SeriesCache>,
     pub(crate) rejections: Arc<Rejections>,
     pub(crate) rejected_inputs: RejectedInputs,
+    pub(crate) logged_unit_conflicts: Mutex<BTreeSet<String>>,
     pub(crate) exemplars: Arc<ExemplarIntake>,
     pub(crate) meter: Arc<Meter>,
     pub(crate) space: Arc<SpaceMonitor>,

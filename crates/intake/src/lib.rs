@@ -39,6 +39,7 @@ mod span_bytes;
 mod span_intake;
 mod span_ranks;
 mod trace_buffer;
+mod unit_conflict;
 mod volatile_sources;
 mod write_target;
 
@@ -71,4 +72,5 @@ pub use rejected_input::{RejectedInput, SourceProblem};
 pub use restartable::{Restartable, catch_panic_async, keep_running};
 pub use settings::Settings;
 pub use trace_buffer::{TraceFate, TracePolicy};
+pub use unit_conflict::UnitConflict;
 pub use write_target::WriteTarget;

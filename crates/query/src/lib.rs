@@ -106,7 +106,7 @@ pub use prometheus_source::{
 };
 pub use query_warnings::{QueryWarningKind, QueryWarnings};
 pub use request::{Language, QueryRequest};
-pub use selector_hint::{selector_hint, selector_text};
+pub use selector_hint::{selector_hint, selector_text, unit_selector_text};
 pub use settings::Settings;
 pub use source::{
     FreshCount, GroupedRow, NumberGroups, SeriesHandle, Source, SourceRead, StoredMetric,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use model::selector::{NAME as NAME_TAG, Pattern};
+use model::selector::{NAME as NAME_TAG, Pattern, UNIT as UNIT_TAG};
 use model::{Selector, Series, SeriesKind};
 
 use crate::classic_buckets::bucket_counters;
@@ -105,6 +105,12 @@ pub fn selector_text(selector: &Selector) -> String {
         }
         _ => selector.to_string(),
     }
+}
+
+/// The same with one unit, such as `latency{__unit="ns"}`: selectors and PromQL take it.
+pub fn unit_selector_text(selector: &Selector, unit: &str) -> String {
+    let with_unit = Selector::label_equals(UNIT_TAG, unit);
+    selector_text(&Selector::and(vec![selector.clone(), with_unit]))
 }
 
 /// Whether Prometheus takes a name without quotes.

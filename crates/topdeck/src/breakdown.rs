@@ -222,10 +222,11 @@ fn common_unit(selector: &Selector, summary: &SelectionSummary) -> Result<Option
         [name] => Ok(parse_unit(name)),
         [a, b, ..] => {
             let named = |unit: &str| if unit.is_empty() { "none" } else { unit }.to_owned();
-            let (a, b) = (named(a), named(b));
+            let narrow = query::unit_selector_text(selector, a);
+            let (selector, a, b) = (query::selector_text(selector), named(a), named(b));
             bail!(
                 "{selector}: the series have different units ({a}, {b}); select one, as in \
-                 'and(__unit:ns)'"
+                 '{narrow}'"
             )
         }
     }

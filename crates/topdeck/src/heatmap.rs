@@ -259,8 +259,7 @@ fn common_unit(options: &Options, summary: &SelectionSummary) -> Result<Option<U
         format!("{name} ({}, such as {example})", plural(*n, "series", "series"))
     });
     let named: Vec<String> = named.collect();
-    let first = Selector::label_equals(selector::UNIT, units[0].0);
-    let narrow = Selector::and(vec![options.arguments.value.selector.clone(), first]);
+    let narrow = query::unit_selector_text(&options.arguments.value.selector, units[0].0);
     bail!(
         "{}: the series have different units: {}; select one, as in '{narrow}'",
         options.arguments.value.text,

@@ -31,6 +31,7 @@ pub(crate) struct HlogFormat {
 impl IngestFormat for HlogFormat {
     const NAME: &'static str = "hlog";
     const SENDS_REGULARLY: bool = false;
+    const REJECTS_OTHER_UNITS: bool = true;
     const ROUTES: &'static [ApiRoute] = &[ApiRoute::ingest(
         "/v1/hlog",
         "Ingests an HdrHistogram interval log.",

@@ -306,6 +306,13 @@ impl IngestRequest {
             }
             let mut writer = intake.writer_for(source.producer_id(), format.key_encoding());
             let mut summary = format.decode(&body, intake.now(), &mut writer).map_err(rejected)?;
+            if let Some(conflict) = writer.unit_conflict() {
+                if F::REJECTS_OTHER_UNITS {
+                    let what = format!("{conflict}; {}", conflict.remedy());
+                    return Err(rejected(ErrorResponse::bad_request(what)));
+                }
+                intake.report_unit_conflict(&self.producer(F::NAME), &conflict);
+            }
             self.limits.hold(writer.span_memory())?;
             F::exemplars_discarded(&mut summary, writer.discard_excess_exemplars());
             let (values, beyond_limit) = (writer.values(), writer.samples_beyond_limit());

@@ -26,6 +26,7 @@ pub(crate) struct NumbersFormat {
 
 impl IngestFormat for NumbersFormat {
     const NAME: &'static str = "record";
+    const REJECTS_OTHER_UNITS: bool = true;
     const ROUTES: &'static [ApiRoute] = &[ApiRoute::ingest(
         "/v1/record",
         "Records raw values: a number per line.",
@@ -61,6 +62,9 @@ impl IngestFormat for NumbersFormat {
             return Err(ErrorResponse::bad_request(format!(
                 "{error}; the whole body is rejected: send latencies as finite numbers"
             )));
+        }
+        if body.trim_ascii().is_empty() {
+            return Err(ErrorResponse::bad_request("the body is empty; send a number per line"));
         }
         reject_partial(self.samples.read(InputFormat::Numbers, body, now, sink))
     }

@@ -158,12 +158,15 @@ pub(crate) fn common_unit(
             Ok(Some(Unit::parse(first).filter(|unit| unit.name() == first).unwrap_or_else(other)))
         }
         Some(other) => Err(ApiError::Unprocessable(format!(
-            "{}: the series have different units ({}, {}); select one, as in 'and(__unit:{})', or \
-             delete or rename the others",
+            "{}: the series have different units ({}, {}); select one, as in '{}', or delete or \
+             rename the others",
             query::selector_text(selector),
             named(first),
             named(other.series.unit()),
-            if first.is_empty() { other.series.unit() } else { first },
+            query::unit_selector_text(
+                selector,
+                if first.is_empty() { other.series.unit() } else { first },
+            ),
         ))),
     }
 }

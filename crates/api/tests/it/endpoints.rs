@@ -492,3 +492,48 @@ fn recorded_numbers_that_are_not_finite_are_rejected_with_their_line() {
     assert_eq!(it.count("took"), 0);
     it.post(path, "", "1e30\n5").check(200, "\"values\":2");
 }
+
+/// One value in bytes was accepted for a metric in ns, which then had no answer anywhere.
+#[test]
+fn a_value_in_another_unit_than_its_metric_is_rejected_with_the_remedy() {
+    let it = ServerFixture::new();
+    it.post("/v1/record?metric=checkout&unit=ms", "", "5").check(200, "\"values\":1");
+    assert_eq!(it.count("checkout"), 1);
+    let expected = "metric checkout has histograms in ns, these are in B: different units cannot \
+                    be merged; send another name or unit; topdeck rename and delete take the series of \
+                    one unit, as in 'checkout{__unit=\\\"ns\\\"}'";
+    for label in ["", "&label.host=b"] {
+        let path = format!("/v1/record?metric=checkout&unit=B{label}");
+        it.post(&path, "", "1").check(400, expected);
+    }
+    // Units of time are one unit; a value without one is left out of queries, and named.
+    it.post("/v1/record?metric=checkout&unit=s", "", "1").check(200, "\"values\":1");
+    it.post("/v1/record?metric=checkout", "", "1").check(200, "\"values\":1");
+    it.post("/v1/record?metric=size&unit=B", "", "1").check(200, "\"values\":1");
+    assert_eq!((it.count("checkout"), it.count("size")), (3, 1));
+    // A client of OTLP cannot act on it.
+    let point = r#"{"startTimeUnixNano":"1600000000000000000","timeUnixNano":"1600000060000000000",
+                    "count":"1","sum":1,"bucketCounts":["1","0"],"explicitBounds":[1]}"#;
+    let body = format!(
+        r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"name":"size","unit":"s",
+           "histogram":{{"aggregationTemporality":1,"dataPoints":[{point}]}}}}]}}]}}]}}"#
+    );
+    it.post("/v1/metrics", "Content-Type: application/json\r\n", &body).check(200, "");
+    let conflicts = "topdeck_ingest_unit_conflicts_total";
+    assert_eq!(it.intake.meter().counter(conflicts, "", &[("source", "otlp")]).get(), 1);
+    let query = |path: &str| it.request("GET", path, "", b"");
+    let expected = "select one, as in 'size{__unit=\\\"B\\\"}'";
+    query("/v1/histogram?selector=size").check(422, expected);
+    let narrow = "size%7B__unit=%22B%22%7D";
+    query(&format!("/v1/histogram?selector={narrow}")).check(200, "\"count\":1");
+    query(&format!("/api/v1/query?query=count({narrow})")).check(200, "\"success\"");
+}
+
+/// An empty body was answered with `"values":0`.
+#[test]
+fn an_empty_body_of_numbers_is_rejected() {
+    let it = ServerFixture::new();
+    for body in ["", " \n"] {
+        it.post("/v1/record?metric=took", "", body).check(400, "the body is empty");
+    }
+}

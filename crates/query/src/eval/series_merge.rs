@@ -1,11 +1,14 @@
 //! Series with the same labels: of several kinds, which are merged, or of several units.
 
-use model::SeriesKind;
+use std::collections::BTreeSet;
+
+use model::selector::{KIND as KIND_TAG, UNIT as UNIT_TAG, kind_name};
+use model::{Selector, SeriesKind};
 
 use crate::error::{Error, Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::eval::series::SeriesGroup;
-use crate::labels::{LabelSet, TYPE, UNIT};
+use crate::labels::{LabelSet, NAME, TYPE, UNIT};
 use crate::source::SeriesHandle;
 
 impl Evaluation<'_> {
@@ -21,23 +24,49 @@ impl Evaluation<'_> {
             return Ok(());
         }
         if let Some((first, other)) = different_units(handles) {
-            let unit = other.unit.as_str();
+            let narrow = labels.with(UNIT_TAG, &other.unit);
             let message = format!(
                 "cannot merge {labels}: it was sent as {} and as {}; select one with __unit, as \
-                 in {{__unit=\"{unit}\"}}, or rename or delete the others",
+                 in {narrow}, or rename or delete the others",
                 describe(first),
                 describe(other)
             );
             return Err(Error::Execution { span, message });
         }
+        let kind = kind_name(handles[0].kind);
+        let unit = handles.iter().find(|handle| !handle.unit.is_empty());
         let all: Vec<String> = handles.iter().map(|handle| describe(handle)).collect();
+        let (all, narrow) = match unit {
+            _ if handles.iter().any(|handle| handle.kind != handles[0].kind) => {
+                (all, labels.with(KIND_TAG, kind))
+            }
+            Some(handle) => (all, labels.with(UNIT_TAG, &handle.unit)),
+            None => match self.units_of_histograms(labels)?.into_iter().collect::<Vec<_>>() {
+                units if units.len() > 1 => (
+                    units.iter().map(|unit| format!("{kind} of values in {unit}")).collect(),
+                    labels.with(UNIT_TAG, &units[0]),
+                ),
+                _ => (all, labels.clone()),
+            },
+        };
         let message = format!(
             "{labels} was sent as {}: the samples are merged; select one with __unit or __kind, \
-             as in {{__kind=\"gauge\"}}",
+             as in {narrow}",
             all.join(" and as ")
         );
         self.warnings.warn(span, message);
         Ok(())
+    }
+
+    /// Units of the histograms whose counts have these labels: counts have no unit.
+    fn units_of_histograms(&self, labels: &LabelSet) -> Result<BTreeSet<String>> {
+        let base = labels.name().strip_suffix("_count");
+        let Some(base) = base else { return Ok(BTreeSet::new()) };
+        let mut found = self.source.select(&Selector::label_equals(NAME, base))?;
+        let of_labels = labels.with(NAME, base);
+        found.retain(|handle| is_histogram(handle) && handle.labels == of_labels);
+        let units = found.into_iter().map(|handle| handle.unit);
+        Ok(units.filter(|unit| !unit.is_empty()).collect())
     }
 }
 
@@ -107,7 +136,7 @@ pub(super) fn with_type_and_unit(handle: &SeriesHandle) -> LabelSet {
 }
 
 fn describe(handle: &SeriesHandle) -> String {
-    let kind = model::selector::kind_name(handle.kind);
+    let kind = kind_name(handle.kind);
     match handle.unit.as_str() {
         "" => kind.to_owned(),
         unit => format!("{kind} in {unit}"),

@@ -227,8 +227,13 @@ pub(super) fn matches(
                 _ => selector,
             };
             let selected = selected.find(|of| {
-                let unit = if suffix == ClassicSuffix::Sum { of.unit.as_str() } else { "" };
-                is_selected(selector, &of.labels, kind, unit)
+                // A count has no unit; that of its values tells it from others.
+                let is_of = |unit: &str| is_selected(selector, &of.labels, kind, unit);
+                match suffix {
+                    ClassicSuffix::Sum => is_of(&of.unit),
+                    ClassicSuffix::Count => is_of("") || is_of(&of.unit),
+                    ClassicSuffix::Bucket => is_of(""),
+                }
             });
             let Some(SeriesTranslation { labels: selected, unit, divisor }) = selected else {
                 continue;

@@ -122,7 +122,7 @@ fn both_types_of_a_changed_series_are_returned() {
     assert_eq!(
         warnings,
         ["served was sent as gauge and as cumulative-counter: the samples are merged; select one \
-             with __unit or __kind, as in {__kind=\"gauge\"}"]
+             with __unit or __kind, as in served{__kind=\"gauge\"}"]
     );
 }
 
@@ -165,8 +165,38 @@ fn count_and_selection_of_a_name_in_two_units_need_no_merge() {
     assert_eq!(labels("took{__unit=\"ms\"}").unwrap(), ["took"]);
     let merged = labels("sum(rate(took[1m]))").unwrap_err().to_string();
     let remedy = "it was sent as delta-histogram in ns and as delta-histogram in ms; select one \
-                  with __unit, as in {__unit=\"ms\"}, or rename or delete the others";
+                  with __unit, as in took{__unit=\"ms\"}, or rename or delete the others";
     assert!(merged.contains(remedy), "{merged}");
+}
+
+/// Counts of bytes and of ms were "sent as delta-counter and as delta-counter", and the hint was
+/// `{__kind="gauge"}`.
+#[test]
+fn warning_of_merged_counts_names_their_units_and_a_selector_that_works() {
+    let store = build_store();
+    let mut batch = BatchWriter::default();
+    for (unit, count) in [("B", 1), ("ns", 3)] {
+        let kind = SeriesKind::Histogram(Temporality::Delta);
+        let series = Series::new("checkout", kind).with_label("host", "web-1").with_unit(unit);
+        batch.series(&series.validate().unwrap());
+        let mut histogram = Histogram::default();
+        (0..count).for_each(|_| histogram.record(5.0));
+        let value = SampleValue::Histogram(Box::new(histogram));
+        batch.sample(&Sample { start: START, end: START + SECOND, value }).unwrap();
+    }
+    let _acknowledged = store.ingest(None, &batch.finish(), Level::Process).unwrap();
+    store.catch_up().unwrap();
+    let answer = ask(&store, "exact_increase(checkout_count[1m])", 5).unwrap();
+    let warnings: Vec<&str> =
+        answer.warnings.of_kind(QueryWarningKind::Warning).map(|warning| warning.0).collect();
+    let expected = "checkout_count{host=\"web-1\"} was sent as delta-counter of values in B and as \
+                    delta-counter of values in ns: the samples are merged; select one with __unit \
+                    or __kind, as in checkout_count{__unit=\"B\", host=\"web-1\"}";
+    assert_eq!(warnings, [expected]);
+    let narrow = "exact_increase(checkout_count{__unit=\"B\", host=\"web-1\"}[1m])";
+    check(&store, narrow, 5, Some(1.0));
+    check(&store, "exact_increase(checkout_count{__unit=\"ns\"}[1m])", 5, Some(3.0));
+    check(&store, "exact_increase(checkout_count[1m])", 5, Some(4.0));
 }
 
 /// One sender that left out the unit had its values added as if they were nanoseconds.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use hist::{Bracket, Mixture};
+use model::selector::UNIT as UNIT_TAG;
 use model::{Selector, SeriesKind};
 use query::{
     LabelSet, Language, NAME, QueryRequest, ResultData, SeriesHandle, SeriesPoint, Source,
@@ -382,8 +383,12 @@ fn common_unit(handles: &[&SeriesHandle]) -> Result<String, RuleQueryError> {
     match handles.iter().find(|handle| handle.unit != unit) {
         None => Ok(unit.to_owned()),
         Some(other) => {
-            let cause = format!("cannot merge {}: found the units {unit:?} and", other.labels);
-            Err(RuleQueryError(format!("{cause} {:?}; select by __unit__", other.unit)))
+            let (labels, found) = (&other.labels, &other.unit);
+            let narrow = labels.with(UNIT_TAG, if unit.is_empty() { found } else { unit });
+            Err(RuleQueryError(format!(
+                "cannot merge {labels}: found the units {unit:?} and {found:?}; select one with \
+                 __unit, as in {narrow}"
+            )))
         }
     }
 }
