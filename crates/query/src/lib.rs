@@ -77,6 +77,7 @@ mod stream;
 mod threshold_range;
 pub mod trace_shape;
 mod unit;
+mod unknown_names;
 mod value;
 
 /// Query internals for tests.
@@ -115,4 +116,5 @@ pub use source::{
 pub use store_source::StoreSource;
 pub use stream::{SeriesPoint, SeriesPoints, StepGrid, Stream, seconds};
 pub use threshold_range::{ThresholdRange, differing_bounds_warning};
+pub use unknown_names::unknown_names;
 pub use value::{STALE_BITS, StepValue, is_stale};

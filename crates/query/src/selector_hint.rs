@@ -46,9 +46,17 @@ pub fn selector_hint(source: &dyn Source, selector: &Selector) -> Result<Option<
         return Ok(Some(format!("stored as {stored}: select it by this name")));
     }
     let metrics = metric_names(source, name)?;
-    let near = nearest_metric(name, metrics.iter().map(String::as_str));
+    Ok(name_hint(name, metrics.iter().map(String::as_str)))
+}
+
+/// What may have been meant by a name, of the names of metrics.
+pub(crate) fn name_hint<'a>(
+    name: &str,
+    metrics: impl Iterator<Item = &'a str> + Clone,
+) -> Option<String> {
+    let near = nearest_metric(name, metrics.clone());
     let near = near.map(|name| format!("did you mean the metric {name:?}?"));
-    Ok(near.or_else(|| common_words_hint(name, metrics.iter().map(String::as_str))))
+    near.or_else(|| common_words_hint(name, metrics))
 }
 
 /// Names of the metrics that may have been meant by a name. Buckets that were sent as counters have
@@ -114,7 +122,7 @@ pub fn unit_selector_text(selector: &Selector, unit: &str) -> String {
 }
 
 /// Whether Prometheus takes a name without quotes.
-fn is_word(name: &str, more: &str) -> bool {
+pub(crate) fn is_word(name: &str, more: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_' || more.contains(c);
     name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
 }

@@ -155,6 +155,10 @@ async fn query_response(
         let is_cut = response::truncate(&mut answer, *limit);
         let mut extras = response::warnings_and_gaps(&answer, text);
         extras.warnings.extend(is_cut.then(|| TRUNCATED.to_owned()));
+        if response::is_empty(&answer) {
+            // The result is complete without the hints.
+            extras.infos.extend(query::unknown_names(&source, text, &OPTIONS).unwrap_or_default());
+        }
         success(active.response_buffer(), &extras, |out| write_result(out, &answer, *step != 0))
     };
     Ok(context.run_query("prometheus", timeout, estimate, work).await?)

@@ -36,6 +36,14 @@ pub(super) fn warnings_and_gaps(result: &QueryResult, text: &str) -> ResponseExt
     ResponseExtras { warnings, infos: notes(QueryWarningKind::Info) }
 }
 
+/// Whether a result has no series.
+pub(super) fn is_empty(result: &QueryResult) -> bool {
+    match &result.data {
+        ResultData::Vector(streams) | ResultData::Matrix(streams) => streams.is_empty(),
+        _ => false,
+    }
+}
+
 /// Truncates to `limit` series, unless it is 0; returns whether there were more.
 pub(super) fn truncate(result: &mut QueryResult, limit: usize) -> bool {
     if limit == 0 {

@@ -165,3 +165,37 @@ async fn form_bodies_are_parsed() {
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(text.contains("the size limit is 1048576 bytes"), "{text}");
 }
+
+/// A misspelt metric, or a name of OTLP without its unit, was an empty result without a word.
+#[tokio::test]
+async fn empty_result_of_an_unknown_name_says_what_may_have_been_meant() {
+    let server = TestServer::new();
+    let kind = model::SeriesKind::Histogram(hist::codec::header::Temporality::Delta);
+    let series = model::Series::new("http.server.request.duration", kind).with_unit("ms");
+    let value = model::SampleValue::Histogram(Box::default());
+    let sample = model::Sample { start: START, end: START + store::MINUTE, value };
+    server.send(&series.validate().unwrap(), sample);
+    for (query, info) in [
+        ("latenci", Some("\"latenci\"; did you mean the metric \"latency\"?")),
+        (
+            "rate(http_server_request_duration_bucket[5m])",
+            Some("did you mean the metric \"http_server_request_duration_seconds\"?"),
+        ),
+        ("sum(depht)%20or%20latency{host=\"none\"}", Some("did you mean the metric \"depth\"?")),
+        // Known names without data, and names like no other.
+        ("latency{host=\"none\"}", None),
+        ("http_server_request_duration_seconds_bucket{le=\"7\"}", None),
+        ("nothing", None),
+    ] {
+        let answer = server.json(&format!("/api/v1/query?query={query}")).await;
+        assert_eq!(answer["data"]["result"], serde_json::json!([]), "{query}: {answer}");
+        let infos: Vec<&str> =
+            answer["infos"].as_array().into_iter().flatten().filter_map(|it| it.as_str()).collect();
+        match info {
+            Some(info) => {
+                assert!(infos.len() == 1 && infos[0].contains(info), "{query}: {infos:?}")
+            }
+            None => assert_eq!(infos, [""; 0], "{query}"),
+        }
+    }
+}
