@@ -28,7 +28,7 @@ use crate::notifier_handle::{NotifierHandle, notifier_options, picture_links};
 use crate::published_alerts::{PublishedAlerts, PublishedState};
 use crate::received_alerts::ReceivedAlerts;
 use crate::role_thread::spawn;
-use crate::rule_loader::RuleSet;
+use crate::rule_loader::{self, RuleSet};
 use crate::rule_worker::{RuleWorker, WorkerParts};
 use crate::series_change_alerts::SeriesChangeAlerts;
 use crate::series_watcher::{SeriesWatcher, WatchControl, WatcherDependencies};
@@ -222,6 +222,10 @@ impl Role for AlertsRole {
             count(rules.slos.len(), "SLO", "SLOs"),
             count(settings.notify.contacts.len(), "contact", "contacts"),
         ]
+    }
+
+    fn warnings(settings: &AlertTables) -> Vec<String> {
+        rule_loader::warnings(settings)
     }
 
     fn start(settings: &AlertTables, context: &RoleContext) -> Result<AlertsRole, BoxError> {

@@ -2,7 +2,7 @@
 
 use query::promql;
 use render::text::plural;
-use rules::slo::{Slo, parse_openslo};
+use rules::slo::{Indicator, Slo, parse_openslo};
 use rules::{
     EvaluatedGroup, FilePosition, GroupDefaults, ProblemSeverity, RuleFile, RuleGroup, RuleProblem,
 };
@@ -80,6 +80,32 @@ impl RuleSet {
             }
         }))
     }
+}
+
+/// Patterns without files, and thresholds of SLOs that are in whatever unit their metric has.
+pub(crate) fn warnings(settings: &AlertTables) -> Vec<String> {
+    let named = [("rule_files", settings.patterns().collect::<Vec<_>>())];
+    let named = named.into_iter().chain([("openslo_files", settings.openslo_patterns().collect())]);
+    let mut warnings = Vec::new();
+    for (key, patterns) in named {
+        for pattern in patterns {
+            if find_rule_files(&pattern).is_ok_and(|found| found.is_empty()) {
+                warnings.push(format!("{key}: no file matches {pattern:?}"));
+            }
+        }
+    }
+    for slo in settings.slos() {
+        if let Indicator::Threshold { threshold, .. } = &slo.indicator
+            && threshold.unit().is_none()
+        {
+            warnings.push(format!(
+                "SLO {:?}: the threshold {threshold} has no unit and is in that of the metric, \
+                 which may be seconds or ns; write a unit, as in {threshold}ms",
+                slo.name
+            ));
+        }
+    }
+    warnings
 }
 
 /// SLOs of the settings, then those of OpenSLO files, and the problems of the files.

@@ -91,6 +91,11 @@ pub trait Role: Sized + Send + 'static {
         Vec::new()
     }
 
+    /// What is valid, but probably not meant, for `topdeck check-config`.
+    fn warnings(_settings: &Self::Settings) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Whether the role buffers measurements in memory that are lost if the process is killed. The
     /// next start then records the loss as a gap.
     fn buffers_in_memory(_settings: &Self::Settings) -> bool {

@@ -49,6 +49,8 @@ pub trait ErasedRole: Sync + fmt::Debug {
     #[doc(hidden)]
     fn summary(&self, settings: &AnySettings) -> Vec<SettingsCount>;
     #[doc(hidden)]
+    fn warnings(&self, settings: &AnySettings) -> Vec<String>;
+    #[doc(hidden)]
     fn buffers_in_memory(&self, settings: &AnySettings) -> bool;
     #[doc(hidden)]
     fn start(
@@ -115,6 +117,10 @@ impl<R: Role> ErasedRole for RoleEntry<R> {
 
     fn summary(&self, settings: &AnySettings) -> Vec<SettingsCount> {
         R::summary(typed::<R>(settings))
+    }
+
+    fn warnings(&self, settings: &AnySettings) -> Vec<String> {
+        R::warnings(typed::<R>(settings))
     }
 
     fn buffers_in_memory(&self, settings: &AnySettings) -> bool {
@@ -221,6 +227,11 @@ impl RoleSettings {
     /// [`Role::summary`] of all roles.
     pub fn summary(&self) -> Vec<SettingsCount> {
         self.0.iter().flat_map(|(row, settings)| row.summary(&**settings)).collect()
+    }
+
+    /// [`Role::warnings`] of all roles.
+    pub fn warnings(&self) -> Vec<String> {
+        self.0.iter().flat_map(|(row, settings)| row.warnings(&**settings)).collect()
     }
 
     /// Whether any role is [`Role::buffers_in_memory`].

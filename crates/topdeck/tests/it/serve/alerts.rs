@@ -194,6 +194,33 @@ fn errors_of_silences_and_rule_files_are_those_of_the_command_line() {
     assert_eq!(found.matches("No such file").count(), 1, "{found}");
 }
 
+/// `check-config` left out rule files beside an error of the settings, and said nothing of a
+/// pattern that matches no file and of a threshold of 250 s.
+#[test]
+fn check_config_reads_rule_files_beside_other_errors_and_warns() {
+    let dir = super::server_process::TestDir::new();
+    std::fs::create_dir_all(&dir.0).expect("a directory");
+    let path = dir.path("topdeck.toml");
+    let write = |file: &str, text: &str| std::fs::write(dir.path(file), text).expect("written");
+    let check = || topdeck(&["check-config", path.to_str().expect("a name")], b"");
+    write("bad.yaml", "groups:\n- name: a\n  rules:\n  - alert: b\n    exprr: up\n");
+    let settings = "data_dir = \"data\"\n[alerts]\nrule_files = [\"nope/*.yaml\"]\n[[slo]]\nname = \
+                    \"pay\"\nselector = \"pay\"\nthreshold = \"250\"\nobjective = \"99%\"\n";
+    write("topdeck.toml", settings);
+    let run = check();
+    assert_eq!(run.status, 0, "{}{}", run.stdout, run.stderr);
+    let expected = ["warning: rule_files: no file matches", "threshold 250 has no unit"];
+    for expected in expected {
+        assert!(run.stderr.contains(expected), "{expected}: {}", run.stderr);
+    }
+    write("topdeck.toml", &format!("udb = 1\n{}", settings.replace("nope/*", "bad")));
+    let run = check();
+    assert_eq!(run.status, 1, "{}{}", run.stdout, run.stderr);
+    for expected in ["unknown key \"udb\"", "rule 1 of group \"a\" has no expression"] {
+        assert!(run.stderr.contains(expected), "{expected}: {}", run.stderr);
+    }
+}
+
 /// A user who had sent two values read that nothing had sent.
 #[test]
 fn targets_name_a_source_that_has_sent_too_little() {
