@@ -45,6 +45,23 @@ pub(crate) struct RequestMiddleware {
     metrics: RequestMetrics,
 }
 
+/// What a request with a method that its route does not have asked for.
+#[derive(Clone)]
+pub(crate) struct DisallowedMethod(pub(crate) String);
+
+/// Names the allowed methods, which the router adds to the response for a [`DisallowedMethod`].
+fn name_allowed_methods(mut response: Response) -> Response {
+    let Some(DisallowedMethod(what)) = response.extensions_mut().remove() else { return response };
+    let Some(allowed) = response.headers_mut().remove(header::ALLOW) else { return response };
+    let methods = allowed.to_str().unwrap_or_default().replace(',', " or ");
+    let what = format!("{what}; use {methods}");
+    let mut named = ErrorResponse::new(StatusCode::METHOD_NOT_ALLOWED, what).into_response();
+    let more = response.extensions_mut().remove::<MatchedRoute>();
+    more.map(|route| named.extensions_mut().insert(route));
+    named.headers_mut().insert(header::ALLOW, allowed);
+    named
+}
+
 impl RequestMiddleware {
     pub(crate) fn new(
         access: AccessPolicy,
@@ -81,7 +98,7 @@ impl RequestMiddleware {
         let began = Instant::now();
         let is_grpc = grpc::is_grpc(request.headers());
         let mut response = match host_error(&request) {
-            None => self.route(peer, request).await,
+            None => name_allowed_methods(self.route(peer, request).await),
             Some(what) => {
                 ErrorResponse::new(StatusCode::BAD_REQUEST, what.to_owned()).into_response()
             }

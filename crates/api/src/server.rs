@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
 use http::{HeaderMap, Method, StatusCode, Uri, header};
 use intake::{Restartable, keep_running};
 use net::forward_protocol::PORT;
@@ -29,7 +29,7 @@ use crate::foreign_routes;
 use crate::ingest;
 use crate::json::Json;
 use crate::limits::Limits;
-use crate::middleware::RequestMiddleware;
+use crate::middleware::{DisallowedMethod, RequestMiddleware};
 use crate::openapi;
 use crate::prometheus::PrometheusError;
 use crate::query_service::QueryService;
@@ -345,9 +345,10 @@ fn not_found(uri: &Uri) -> ErrorResponse {
     ErrorResponse::new(StatusCode::NOT_FOUND, what)
 }
 
-async fn method_not_allowed(method: Method, uri: Uri) -> ErrorResponse {
-    let what = format!("method {method} is not allowed for {}; see the header Allow", uri.path());
-    ErrorResponse::new(StatusCode::METHOD_NOT_ALLOWED, what)
+async fn method_not_allowed(method: Method, uri: Uri) -> Response {
+    let what = format!("method {method} is not allowed for {}", uri.path());
+    let answer = ErrorResponse::new(StatusCode::METHOD_NOT_ALLOWED, what.clone());
+    (Extension(DisallowedMethod(what)), answer).into_response()
 }
 
 /// Loads the tokens, and checks that the addresses are allowed with them.

@@ -259,7 +259,7 @@ impl<'a> InfluxLine<'a> {
             time => time.parse::<i64>().ok().and_then(|n| n.checked_mul(precision.nanoseconds())),
         };
         let Some(time) = time else {
-            return wrong("a time of 64 bits in nanoseconds", &rest[end..]);
+            return wrong("a time of 64 bits in nanoseconds", rest[end..].trim_matches(' '));
         };
         if (0..PLAUSIBLE_FROM).contains(&time) && now > PLAUSIBLE_FROM {
             return wrong(precision.implausible_time(), &rest[end..]);
@@ -457,7 +457,7 @@ mod tests {
         check("a f=-1u", &format!("{value} \"-1u\""));
         check("a f=\"x\nb value=1", &format!("b 1 @7; {value} \"\"x\""));
         check("a f=\"x\"y", "line 1: expected a comma or a space after a value, found \"y\"");
-        check("a f=1 x", "line 1: expected a time of 64 bits in nanoseconds, found \" x\"");
+        check("a f=1 x", "line 1: expected a time of 64 bits in nanoseconds, found \"x\"");
         check("a f=1,g=x\n\nb value=2", &format!("b 2 @7; {value} \"x\""));
         check("a,b=c,b=d f=1", "line 1: duplicate label \"b\"");
         assert_eq!(decode_all(b"a\xff f=1", TimestampPrecision::Nanoseconds).1.rejected, 1);

@@ -256,7 +256,18 @@ impl Dialer {
         let connecting = TlsConnector::from(Arc::clone(tls)).connect(name, stream);
         with_timeout(self.limits.tls, connecting, &fail)
             .await?
-            .map_err(|error| fail(error.to_string(), false))
+            .map_err(|error| fail(handshake_error_text(&error), false))
+    }
+}
+
+/// Reason of a failed handshake; the commonest one in words.
+fn handshake_error_text(error: &std::io::Error) -> String {
+    let of_tls = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+    match of_tls {
+        Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => {
+            "the server does not use TLS; use http://".to_owned()
+        }
+        _ => error.to_string(),
     }
 }
 

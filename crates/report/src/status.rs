@@ -39,7 +39,8 @@ pub fn status_problems(status: &Value) -> Vec<StatusProblem> {
         let found = found.as_str().unwrap_or("");
         let action = "Repair the file, and check it with topdeck rules check FILE. SIGHUP reads it \
                       again.";
-        problem(format!("Problem of a rule file: {found}."), action)
+        let end = if found.ends_with(['.', '?']) { "" } else { "." };
+        problem(format!("Problem of a rule file: {found}{end}"), action)
     }));
     problems.extend(source_problems(status));
     problems
@@ -277,5 +278,16 @@ mod tests {
         full["journal"]["full_reason"] = "segments use 9 bytes, limit 8".into();
         let action = &status_problems(&full)[0].action;
         assert!(action.contains("raise the limit"), "{action}");
+    }
+
+    #[test]
+    fn a_question_ends_the_problem_of_a_rule_file() {
+        let of = |text: &str| {
+            let problems = status_problems(&json!({"alerts": {"problems": [text]}}));
+            problems[0].what.clone()
+        };
+        let expected = "Problem of a rule file: did you mean \"expr\"?";
+        assert_eq!(of("did you mean \"expr\"?"), expected);
+        assert_eq!(of("no rules"), "Problem of a rule file: no rules.");
     }
 }

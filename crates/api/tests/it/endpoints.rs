@@ -51,7 +51,7 @@ fn invalid_body_is_rejected_whole() {
     ] {
         it.request(method, path, "", b"").check(404, remedy);
     }
-    it.request("GET", "/v1/record?metric=a", "", b"").check(405, "");
+    it.request("GET", "/v1/record?metric=a", "", b"").check(405, "; use POST\"");
     it.post("/v1/logs", "", "").check(404, "topdeck accepts metrics");
     assert_eq!(it.rows(RECEIVED).len(), 0);
 }

@@ -149,6 +149,12 @@ async fn error_names_the_failed_phase() {
     let error = dial_error(&dialer(None), &url).await;
     assert_eq!(error.reason, "TLS is not configured");
 
+    // A user who wrote https:// read of "corrupt message of type InvalidContentType".
+    let plain = serve(None).await;
+    let (_, client) = certificates(&[]);
+    let error = dial_error(&dialer(Some(client)), &format!("https://127.0.0.1:{plain}")).await;
+    assert_eq!(error.reason, "the server does not use TLS; use http://");
+
     // Bound, so that no other process gets the port, but not listening.
     let closed = tokio::net::TcpSocket::new_v4().unwrap();
     closed.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
