@@ -42,12 +42,12 @@ pub fn compare_shapes(
     if inside.len().min(outside.len()) < TRACES_MIN {
         return Vec::new();
     }
-    let compare = |operation| OperationGrowth {
-        operation,
-        inside: weighted_mean(inside, operation),
-        outside: weighted_mean(outside, operation),
-    };
-    let mut all: Vec<OperationGrowth> = (0..operations).map(compare).collect();
+    let (inside, outside) =
+        (weighted_means(operations, inside), weighted_means(operations, outside));
+    let sides = inside.into_iter().zip(outside).enumerate();
+    let mut all: Vec<OperationGrowth> = sides
+        .map(|(operation, (inside, outside))| OperationGrowth { operation, inside, outside })
+        .collect();
     let growth = |of: &OperationGrowth| of.inside.estimate - of.outside.estimate;
     all.sort_unstable_by(|a, b| {
         growth(b).total_cmp(&growth(a)).then(a.operation.cmp(&b.operation))
@@ -55,16 +55,42 @@ pub fn compare_shapes(
     all
 }
 
-/// The mean of an operation's self time, 0 in traces without it.
-fn weighted_mean(shapes: &[TraceShape], operation: usize) -> Bracket<f64> {
-    let value = |shape: &TraceShape| shape.self_times.get(&operation).copied().unwrap_or(0.0);
-    let sum = |of: &dyn Fn(&TraceShape) -> f64| shapes.iter().map(of).sum::<f64>();
-    let total = sum(&|shape| shape.weight);
-    let mean = sum(&|shape| shape.weight * value(shape)) / total;
-    let n = total.powi(2) / sum(&|shape| shape.weight.powi(2));
-    let variance = sum(&|shape| shape.weight * (value(shape) - mean).powi(2)) / total;
-    let half = Z * (variance / (n - 1.0).max(1.0)).sqrt();
-    Bracket { lower: (mean - half).max(0.0), estimate: mean, upper: mean + half }
+/// Weighted sums of an operation in the traces that have it.
+#[derive(Clone, Copy, Default)]
+struct OperationSums {
+    weight: f64,
+    time: f64,
+    /// Of the differences from the mean.
+    squares: f64,
+}
+
+/// The means of the operations' self times, each 0 in traces without it. The times that exist are
+/// read twice: the difference of a sum of squares and a square is imprecise.
+fn weighted_means(operations: usize, shapes: &[TraceShape]) -> Vec<Bracket<f64>> {
+    let mut all = vec![OperationSums::default(); operations];
+    let mut each = |add: &dyn Fn(&mut OperationSums, f64, f64)| {
+        for shape in shapes {
+            for (operation, time) in &shape.self_times {
+                if let Some(sums) = all.get_mut(*operation) {
+                    add(sums, shape.weight, *time);
+                }
+            }
+        }
+    };
+    let total = shapes.iter().map(|shape| shape.weight).sum::<f64>();
+    let n = total.powi(2) / shapes.iter().map(|shape| shape.weight.powi(2)).sum::<f64>();
+    each(&|sums, weight, time| {
+        sums.weight += weight;
+        sums.time += weight * time;
+    });
+    each(&|sums, weight, time| sums.squares += weight * (time - sums.time / total).powi(2));
+    let bracket = |sums: OperationSums| {
+        let mean = sums.time / total;
+        let squares = sums.squares + (total - sums.weight).max(0.0) * mean.powi(2);
+        let half = Z * (squares / total / (n - 1.0).max(1.0)).sqrt();
+        Bracket { lower: (mean - half).max(0.0), estimate: mean, upper: mean + half }
+    };
+    all.into_iter().map(bracket).collect()
 }
 
 #[cfg(test)]
@@ -108,9 +134,56 @@ mod tests {
     #[test]
     fn a_trace_counts_with_its_weight() {
         let two = [(3.0, vec![10.0]), (1.0, vec![50.0])];
-        let found = weighted_mean(&shapes(2, |at| two[at].clone()), 0);
+        let found = weighted_means(1, &shapes(2, |at| two[at].clone()))[0];
         assert_eq!((found.lower, found.estimate), (0.0, 20.0));
         assert!(found.upper > 50.0);
+    }
+
+    /// By definition: every operation of every trace.
+    fn dense_mean(shapes: &[TraceShape], operation: usize) -> Bracket<f64> {
+        let value = |shape: &TraceShape| shape.self_times.get(&operation).copied().unwrap_or(0.0);
+        let sum = |of: &dyn Fn(&TraceShape) -> f64| shapes.iter().map(of).sum::<f64>();
+        let total = sum(&|shape| shape.weight);
+        let mean = sum(&|shape| shape.weight * value(shape)) / total;
+        let n = total.powi(2) / sum(&|shape| shape.weight.powi(2));
+        let variance = sum(&|shape| shape.weight * (value(shape) - mean).powi(2)) / total;
+        let half = Z * (variance / (n - 1.0).max(1.0)).sqrt();
+        Bracket { lower: (mean - half).max(0.0), estimate: mean, upper: mean + half }
+    }
+
+    /// Of long self times that hardly differ, too.
+    #[test]
+    fn sums_of_the_times_that_exist_are_those_of_all_traces() {
+        let mut state = 7;
+        let mut draw = || {
+            state = model::splitmix64(state);
+            (state >> 11) as f64 / 2f64.powi(53)
+        };
+        let mut side = || -> Vec<TraceShape> {
+            let shape = |_| {
+                let times = (0..30).filter_map(|operation| {
+                    let time = if operation == 3 { 1e13 + draw() } else { 1e9 * draw() };
+                    (operation < 5 || time < 2e8).then_some((operation, time))
+                });
+                let self_times = times.collect();
+                TraceShape { weight: 1.0 + 50.0 * draw(), self_times }
+            };
+            (0..60).map(shape).collect()
+        };
+        let sides = [side(), side()];
+        let found = compare_shapes(31, &sides[0], &sides[1]);
+        assert_eq!(found.len(), 31);
+        for of in found {
+            for (found, shapes) in [of.inside, of.outside].into_iter().zip(&sides) {
+                let expected = dense_mean(shapes, of.operation);
+                assert_eq!(found.estimate, expected.estimate);
+                let width = expected.upper - expected.estimate;
+                let error = (found.upper - expected.upper).abs();
+                assert!(error <= 1e-9 * width + 1e-15 * expected.upper, "{found:?} {expected:?}");
+                let error = (found.lower - expected.lower).abs();
+                assert!(error <= 1e-9 * width + 1e-15 * expected.upper, "{found:?} {expected:?}");
+            }
+        }
     }
 
     #[test]
@@ -130,7 +203,7 @@ mod tests {
             }
             let total: f64 = cells.iter().map(|(weight, _)| weight).sum();
             let truth = cells.iter().map(|(weight, value)| weight * value).sum::<f64>() / total;
-            let found = weighted_mean(&kept, 0);
+            let found = weighted_means(1, &kept)[0];
             contained += usize::from(found.lower <= truth && truth <= found.upper);
         }
         // Strata make it wider than it needs to be.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::{ControlFlow, Range};
 
-use decode::spans::trace::Trace;
+use decode::spans::trace::{Trace, TraceSpan};
 use model::TraceId;
 use query::trace_shape::{OperationGrowth, TRACES_MIN, TraceShape, compare_shapes};
 use store::{HOUR, ReadView, Store};
@@ -196,13 +196,22 @@ fn read_shapes(
     failure.map_or(Ok(()), Err)?;
     let mut shapes = Vec::new();
     for (trace_id, weight) in traces {
+        active.check_cancelled()?;
         let Some(spans) = found.get(trace_id).filter(|spans| !spans.is_empty()) else { continue };
         let trace = Trace::read(spans);
         let mut self_times: BTreeMap<usize, f64> = BTreeMap::new();
-        for (span, own) in trace.spans.iter().zip(trace.self_times()) {
-            let next = operations.len();
-            let number = *operations.entry((span.service(), span.name.to_owned())).or_insert(next);
-            *self_times.entry(number).or_default() += own as f64;
+        let mut own = trace.self_times().into_iter();
+        for spans in trace.by_resource() {
+            let service = spans.first().map(TraceSpan::service).unwrap_or_default();
+            let mut numbers = HashMap::new();
+            for (span, own) in spans.iter().zip(own.by_ref()) {
+                let number = *numbers.entry(span.name).or_insert_with(|| {
+                    let next = operations.len();
+                    let operation = (service.clone(), span.name.to_owned());
+                    *operations.entry(operation).or_insert(next)
+                });
+                *self_times.entry(number).or_default() += own as f64;
+            }
         }
         shapes.push(TraceShape { weight: *weight, self_times });
     }

@@ -206,10 +206,14 @@ impl<'a> Trace<'a> {
         Trace { spans }
     }
 
+    /// Its spans in their order, those of each resource together.
+    pub fn by_resource(&self) -> impl Iterator<Item = &[TraceSpan<'a>]> {
+        self.spans.chunk_by(|a, b| a.group.0 == b.group.0)
+    }
+
     /// Spans by resource, then by scope.
     fn groups(&self) -> impl Iterator<Item = impl Iterator<Item = &[TraceSpan<'a>]>> {
-        let resources = self.spans.chunk_by(|a, b| a.group.0 == b.group.0);
-        resources.map(|spans| spans.chunk_by(|a, b| a.group == b.group))
+        self.by_resource().map(|spans| spans.chunk_by(|a, b| a.group == b.group))
     }
 
     /// `TracesData` with each span once.
