@@ -82,6 +82,8 @@ pub(crate) struct TraceFooter {
 /// An open part.
 pub(crate) struct TracePart<'r> {
     read: ReadPart<'r>,
+    /// As in [`TraceFooter`].
+    pub(crate) from: Option<u64>,
     index: Vec<u8>,
     table: Vec<u8>,
 }
@@ -230,7 +232,7 @@ impl<'r> TracePart<'r> {
             return Err(damage("the index is damaged"));
         }
         let table = index.split_off(index_bytes as usize);
-        Ok(TracePart { read, index, table })
+        Ok(TracePart { read, from: footer.from, index, table })
     }
 
     /// Number of blocks.

@@ -65,6 +65,21 @@ fn each_of_head(
     }
 }
 
+/// Discards what was found since a state: a part that is read now has it, too.
+fn discard_after(
+    state: Option<(bool, usize)>,
+    trace_id: &TraceId,
+    found: &mut BTreeMap<TraceId, (bool, Vec<u8>)>,
+) {
+    match (state, found.get_mut(trace_id)) {
+        (Some((is_cut, length)), Some(of)) => {
+            of.0 = is_cut;
+            of.1.truncate(length);
+        }
+        _ => drop(found.remove(trace_id)),
+    }
+}
+
 impl TraceSnapshot {
     /// A trace, from all parts that have spans of it; `None` as well if `reserve` stops it. A part
     /// that cannot be read is skipped. If nothing is found then, the cause is the answer, unless
@@ -75,20 +90,31 @@ impl TraceSnapshot {
         reserve: ReserveTrace<'_>,
         notes: &mut Vec<String>,
     ) -> Result<Option<StoredTrace>> {
-        let (mut found, mut largest, mut failed) = (BTreeMap::new(), 0, None);
+        let (mut largest, mut failed) = (0, None);
+        let mut found = BTreeMap::<TraceId, (bool, Vec<u8>)>::new();
         let (mut flow, mut is_cut) = (ControlFlow::Continue(()), false);
         let size = |found: &BTreeMap<TraceId, (bool, Vec<u8>)>| {
             found.get(trace_id).map_or(0, |(_, spans)| spans.len())
         };
+        // Numbers of parts, and what was found before each of them.
+        let mut before: Vec<(u64, Option<(bool, usize)>)> = Vec::new();
         for part in &self.parts {
             let mut is_known = false;
+            let state = found.get(trace_id).map(|(is_cut, spans)| (*is_cut, spans.len()));
+            before.push((part.number, state));
             let done = self.with_part(part, |opened| {
                 let Some(block) = opened.block_of(trace_id) else { return Ok(()) };
                 is_known = true;
                 largest = opened.unpacked(block).max(largest);
                 flow = reserve(largest, size(&found));
                 if flow.is_continue() {
-                    trace_part::add_from_block(&opened.block(block)?, trace_id, &mut found)?;
+                    let block = opened.block(block)?;
+                    if let Some(from) = opened.from {
+                        let at = before.partition_point(|(number, _)| *number < from);
+                        let state = before.get(at).and_then(|(_, state)| *state);
+                        discard_after(state, trace_id, &mut found);
+                    }
+                    trace_part::add_from_block(&block, trace_id, &mut found)?;
                     flow = reserve(largest, size(&found));
                 }
                 Ok(())
@@ -147,12 +173,16 @@ impl TraceSnapshot {
             latest.saturating_add(AHEAD_MAX)
         };
         let before: Vec<i64> = parts.iter().map(before).collect();
+        let mut read_from = u64::MAX;
         for (part, before) in parts.into_iter().zip(before).rev() {
+            if part.number >= read_from {
+                continue;
+            }
             let mut flow = each(TraceSearchStep::Before(before));
             if flow.is_continue() {
                 let blocks = |opened: &TracePart<'_>| (0..opened.blocks()).collect();
                 let each = &mut |spans: TraceSpans<'_>| each(TraceSearchStep::Spans(spans));
-                flow = self.each_of_part(part, &blocks, each, notes);
+                flow = self.each_of_part((part, &mut read_from), &blocks, each, notes);
             }
             if flow.is_break() {
                 return;
@@ -160,7 +190,9 @@ impl TraceSnapshot {
         }
     }
 
-    /// Passes on all spans of some traces, by ascending id, until told to stop.
+    /// Passes on all spans of some traces, of each part by ascending id, until told to stop. The
+    /// latest part comes first, for the same reason as in a search: a part that was merged since
+    /// is the last one of those whose spans it has, which are not read any more.
     pub(crate) fn traces(
         &self,
         trace_ids: &[TraceId],
@@ -172,9 +204,14 @@ impl TraceSnapshot {
             true => each(spans),
             false => ControlFlow::Continue(()),
         };
-        for part in &self.parts {
+        let mut read_from = u64::MAX;
+        for part in self.parts.iter().rev() {
+            if part.number >= read_from {
+                continue;
+            }
             let blocks = |opened: &TracePart<'_>| opened.blocks_of(trace_ids);
-            if self.each_of_part(part, &blocks, &mut wanted, notes).is_break() {
+            let place = (part, &mut read_from);
+            if self.each_of_part(place, &blocks, &mut wanted, notes).is_break() {
                 return;
             }
         }
@@ -185,10 +222,11 @@ impl TraceSnapshot {
         }
     }
 
-    /// Passes on the spans of some blocks of a part. What cannot be read is skipped.
+    /// Passes on the spans of some blocks of a part, and says from which number on the parts are
+    /// read then. What cannot be read is skipped.
     fn each_of_part(
         &self,
-        part: &PartEntry,
+        (part, read_from): (&PartEntry, &mut u64),
         blocks: &dyn Fn(&TracePart<'_>) -> Vec<usize>,
         each: &mut dyn FnMut(TraceSpans<'_>) -> ControlFlow<()>,
         notes: &mut Vec<String>,
@@ -211,6 +249,9 @@ impl TraceSnapshot {
                 if flow.is_break() {
                     break;
                 }
+            }
+            if let (Ok(()), Some(from)) = (&done, opened.from) {
+                *read_from = from;
             }
             done
         });
@@ -243,7 +284,7 @@ impl TraceSnapshot {
             return Ok(());
         }
         let done = self.files.with(part.number, |length, read| {
-            // A merged part may have taken its place, which has its spans, too.
+            // A merged part may have taken its place, which has its spans and those of others.
             work(&TracePart::open(&TraceFooter::read(read, length)?, length, read)?)
         });
         match done {

@@ -163,6 +163,42 @@ fn a_search_during_a_merge_finds_all() {
     assert_eq!((store.trace_stat().parts, files(&world)), (1, 1));
 }
 
+/// The merged part is read in the place of the last one, which had no spans of the others before.
+#[test]
+fn spans_that_were_read_before_a_merge_do_not_come_again() {
+    let start = || {
+        let (world, store) = with_parts(&SimDisk::new(1), b"abc");
+        world.set_now(NOW + HOUR);
+        store
+    };
+    let (store, mut found) = (start(), Vec::new());
+    store.traces(&[[0; 16]], &mut |spans| {
+        found.extend_from_slice(spans.spans);
+        maintain(&store);
+        ControlFlow::Continue(())
+    });
+    found.sort_unstable();
+    assert_eq!(found, b"abc");
+    assert_eq!(store.trace_stat().parts, 1);
+    let (store, mut found) = (start(), Vec::new());
+    store.search_traces(&(NOW..NOW + HOUR), &mut |step| {
+        match step {
+            TraceSearchStep::Spans(spans) => found.push((spans.trace_id[0], spans.spans.len())),
+            TraceSearchStep::Before(_) => maintain(&store),
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(found, [(0, 3), (97, 3), (98, 3), (99, 3)]);
+    let store = start();
+    let mut merge = |_: usize, _: usize| {
+        maintain(&store);
+        ControlFlow::Continue(())
+    };
+    let found = store.trace(&[0; 16], &mut merge).unwrap().unwrap();
+    assert_eq!((&found.spans[..], found.is_cut), (&b"abc"[..], false));
+    assert_eq!(store.trace_stat().parts, 1);
+}
+
 #[test]
 fn a_damaged_part_is_not_merged_and_costs_no_other() {
     let (world, store) = with_parts(&SimDisk::new(1), b"abc");
@@ -187,5 +223,5 @@ fn traces_are_found_by_their_ids_together() {
         found.push((spans.trace_id[0], spans.spans.len()));
         ControlFlow::Continue(())
     });
-    assert_eq!(found, [(b'b', 3), (b'c', 3), (b'b', 1), (b'z', 1)]);
+    assert_eq!(found, [(b'c', 3), (b'b', 3), (b'b', 1), (b'z', 1)]);
 }
