@@ -9,7 +9,7 @@ use std::ops::{ControlFlow, Range};
 
 use model::{BatchReader, TraceId, TraceSpans};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inner::StoreInner;
 use crate::mutex::lock;
 use crate::store::Store;
@@ -147,6 +147,8 @@ impl StoreInner {
         match &merged {
             Ok(Some(merged)) => traces.finish_merge(merged),
             Ok(None) => traces.fail_merge(&merge, 1),
+            // The next pass tries again.
+            Err(Error::Io(error)) if !error.is_not_found() => {}
             Err(_) => traces.fail_merge(&merge, usize::MAX),
         }
         Ok(merged?.is_some())

@@ -200,6 +200,21 @@ fn spans_that_were_read_before_a_merge_do_not_come_again() {
 }
 
 #[test]
+fn a_merge_that_an_io_error_stopped_is_tried_again() {
+    let disk = SimDisk::new(1);
+    let (world, store) = with_parts(&disk, b"abc");
+    world.set_now(NOW + HOUR);
+    let path_contains = "/traces".to_owned();
+    let (operation, kind) = (DiskOperation::Read, FaultKind::Os(5));
+    disk.inject(Fault { operation, path_contains, skip: 0, times: 1, kind });
+    assert!(store.maintain().is_err());
+    assert_eq!(store.trace_stat().parts, 3);
+    maintain(&store);
+    assert_eq!((store.trace_stat().parts, files(&world)), (1, 1));
+    check(&store, b"abc");
+}
+
+#[test]
 fn a_damaged_part_is_not_merged_and_costs_no_other() {
     let (world, store) = with_parts(&SimDisk::new(1), b"abc");
     let file = world.disk.open(&part(1), OpenMode::Write).unwrap();
