@@ -18,8 +18,12 @@ use super::{PartEntry, TraceFiles, TraceStore, append};
 use crate::error::Result;
 use crate::resolution::HOUR;
 
-/// Maximum size of the parts of a merge; a part of more than half of it is not merged again.
+/// Maximum size of the parts of a merge, and as a share of the size of all: the oldest part is
+/// removed as a whole. A part of more than half of it is not merged again.
 const MERGED_BYTES_MAX: u64 = 32 << 20;
+const MERGED_SHARE: u64 = 8;
+/// Maximum number of parts of a merge: their files are open together.
+const MERGED_PARTS_MAX: usize = 64;
 /// Parts of an hour that is not over from which they are merged, and their maximum size.
 const OPEN_PARTS: usize = 8;
 const OPEN_BYTES_MAX: u64 = 1 << 20;
@@ -45,12 +49,13 @@ impl TraceStore {
     /// Parts that should be merged.
     pub(crate) fn begin_merge(&self, now: i64) -> Option<TraceMerge> {
         let open_hour = now.div_euclid(HOUR);
+        let bytes_max = MERGED_BYTES_MAX.min(self.options.bytes_max / MERGED_SHARE);
         // Journal and hour.
         let place = |part: &PartEntry| {
             let footer = part.footer.filter(|_| !part.is_unmergeable)?;
             let hour = footer.first.div_euclid(HOUR);
-            let max = if hour < open_hour { MERGED_BYTES_MAX / 2 } else { OPEN_BYTES_MAX };
-            (part.length <= max).then_some((footer.journal, hour))
+            let max = if hour < open_hour { u64::MAX } else { OPEN_BYTES_MAX };
+            (part.length <= max.min(bytes_max / 2)).then_some((footer.journal, hour))
         };
         let is_same = |a: &PartEntry, b: &PartEntry| place(a).is_some() && place(a) == place(b);
         for mut run in self.parts.chunk_by(is_same) {
@@ -60,9 +65,10 @@ impl TraceStore {
                 let mut bytes = 0_u64;
                 let fits = |part: &&PartEntry| {
                     bytes = bytes.saturating_add(part.length);
-                    bytes <= MERGED_BYTES_MAX
+                    bytes <= bytes_max
                 };
-                let (parts, rest) = run.split_at(run.iter().take_while(fits).count().max(1));
+                let count = run.iter().take(MERGED_PARTS_MAX).take_while(fits).count();
+                let (parts, rest) = run.split_at(count.max(1));
                 if parts.len() >= least {
                     return Some(TraceMerge { files: self.files.clone(), parts: parts.to_vec() });
                 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use disk::OpenMode;
 use sim::{DiskOperation, Fault, FaultKind, SimDisk};
-use store::{HOUR, MINUTE, Store, TraceSearchStep};
+use store::{HOUR, MINUTE, Store, TraceOptions, TraceSearchStep};
 
 use crate::fixture::{DIR, StoreFixture};
-use crate::traces::{NOW, fixture_on, ingest, part, searched, spans, warnings};
+use crate::traces::{NOW, fixture_on, ingest, open_with, part, searched, spans, warnings};
 
 /// A store with a part per letter: each has a trace of its own, and spans of trace 0.
 fn with_parts(disk: &SimDisk, parts: &[u8]) -> (StoreFixture, Store) {
@@ -212,6 +212,22 @@ fn a_merge_that_an_io_error_stopped_is_tried_again() {
     maintain(&store);
     assert_eq!((store.trace_stat().parts, files(&world)), (1, 1));
     check(&store, b"abc");
+}
+
+/// The oldest part is removed as a whole: the limit would cost most of the traces at once.
+#[test]
+fn a_merged_part_is_a_small_share_of_the_limit_of_size() {
+    let (world, store) = with_parts(&SimDisk::new(1), b"abcde");
+    let bytes = store.trace_stat().bytes;
+    drop(store);
+    world.set_now(NOW + HOUR);
+    for (bytes_max, parts) in [(bytes, 5), (100 * bytes, 1)] {
+        let options = TraceOptions { bytes_max, ..TraceOptions::unlimited() };
+        let store = open_with(&world, options);
+        maintain(&store);
+        assert_eq!(store.trace_stat().parts, parts, "{bytes_max}");
+        check(&store, b"abcde");
+    }
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub(crate) fn warnings(store: &Store) -> String {
     store.stat().unwrap().warnings.join("\n")
 }
 
-fn open_with(world: &StoreFixture, traces: TraceOptions) -> Store {
+pub(crate) fn open_with(world: &StoreFixture, traces: TraceOptions) -> Store {
     let options = Options { traces, ..world.options() };
     Store::open(Arc::clone(&world.disk), Path::new(DIR), &options).unwrap()
 }
