@@ -109,6 +109,13 @@ impl SpanBytes {
         }
     }
 
+    /// Whether it has spans of a trace.
+    pub(crate) fn contains(&mut self, trace_id: &TraceId) -> bool {
+        self.sort();
+        let order_of = |entry: &SpanEntry| order(&entry.trace_id);
+        self.entries.binary_search_by_key(&order(trace_id), order_of).is_ok()
+    }
+
     /// Removes and returns entries of traces, which ascend, as far as there is room. Entries that
     /// never have room are removed too.
     pub(crate) fn take<'w>(

@@ -227,8 +227,7 @@ impl TraceBuffer {
         if state.kept(trace_id).is_some() {
             return Some(TraceFate::Kept);
         }
-        let mut waiting = state.segments.iter().flat_map(|segment| &segment.spans.entries);
-        if waiting.any(|entry| entry.trace_id == *trace_id) {
+        if state.segments.iter_mut().any(|segment| segment.spans.contains(trace_id)) {
             return Some(TraceFate::Waiting);
         }
         let known = state.dropped.iter().find_map(|of| of.get(&hash_of(trace_id)));
