@@ -142,9 +142,9 @@ pub(super) async fn search(context: Context, parameters: Parameters) -> Result<R
     let search = TraceSearch::parse(&parameters, context.intake.now())?;
     let (store, intake) = (context.queries.store()?, Arc::clone(&context.intake));
     let work = move |active: &ActiveQuery| {
-        let candidates = search.find_candidates(&store, active)?;
-        let (matches, next_end) = search.complete(&store, active, &candidates)?;
+        let candidates = search.find(&store, active)?;
         let (inspected, bytes) = (candidates.inspected.len(), candidates.bytes);
+        let (matches, next_end) = search.page(candidates);
         json(active, |out| {
             out.write_str("{\"traces\":")?;
             write_list(out, &matches, |out, (trace_id, trace)| write_found(out, trace_id, trace))?;
@@ -170,31 +170,37 @@ type TraceMatches = Vec<(TraceId, FoundTrace)>;
 /// Traces with a span that meets the conditions, of the parts that were read.
 #[derive(Debug, Default)]
 struct TraceCandidates {
-    /// When the first of the spans that were read together with such a span started: the trace did
-    /// not start later.
-    starts: HashMap<TraceId, u64>,
+    /// When the first and the last of the spans that were read together with such a span started
+    /// and ended: the trace did not start later. Of traces that were not read as a whole.
+    known: HashMap<TraceId, Range<u64>>,
+    /// Traces that were read as a whole, and those of them that are found.
+    completed: HashSet<TraceId>,
+    matches: TraceMatches,
+    /// Whether those that started last are enough: others after `before` are not read as a whole.
+    is_full: bool,
     /// All others started at this time or before, in nanoseconds since the Unix epoch.
     before: Option<u64>,
     inspected: HashSet<TraceId>,
     bytes: u64,
 }
 
+impl TraceCandidates {
+    /// Number of matches that started after a time.
+    fn matches_after(&self, time: u64) -> usize {
+        self.matches.iter().filter(|(_, trace)| trace.start > time).count()
+    }
+}
+
 impl TraceSearch {
-    /// Reads parts, the latest first, until there seem to be enough traces.
-    fn find_candidates(
-        &self,
-        store: &Store,
-        active: &ActiveQuery,
-    ) -> Result<TraceCandidates, ApiError> {
+    /// Reads parts, the latest first, until there are enough traces, or half of the time is over.
+    fn find(&self, store: &Store, active: &ActiveQuery) -> Result<TraceCandidates, ApiError> {
         let mut found = TraceCandidates::default();
-        let last = self.range.end.max(0).unsigned_abs();
         scan(store, &self.range, active, &mut |step| {
             let spans = match step {
                 TraceSearchStep::Spans(spans) => spans,
                 TraceSearchStep::Before(before) => {
                     let before = before.max(0).unsigned_abs();
-                    let is_after = |start: &&u64| **start > before && **start <= last;
-                    let is_enough = found.starts.values().filter(is_after).count() >= self.limit;
+                    let is_enough = self.is_enough(store, active, &mut found, before)?;
                     found.before = is_enough.then_some(before);
                     return Ok(!is_enough);
                 }
@@ -203,48 +209,91 @@ impl TraceSearch {
             if found.inspected.insert(spans.trace_id) {
                 active.reserve(INSPECTED_BYTES)?;
             }
+            if found.completed.contains(&spans.trace_id) {
+                return Ok(true);
+            }
             let trace = Trace::read(spans.spans);
             if trace.spans.iter().any(|span| self.filter.is_met(span)) {
                 let start = trace.spans.iter().map(|span| span.start).min().unwrap_or(0);
-                let known = found.starts.entry(spans.trace_id).or_insert(start);
-                *known = start.min(*known);
+                let end = trace.spans.iter().map(|span| span.end).max().unwrap_or(0);
+                let known = found.known.entry(spans.trace_id).or_insert(start..end);
+                *known = start.min(known.start)..end.max(known.end);
             }
             Ok(true)
         })?;
+        if found.before.is_none() {
+            self.complete(store, active, &mut found, None)?;
+        }
         Ok(found)
     }
 
-    /// Reads all spans of the candidates, the latest first, until no other one can precede what was
-    /// found. Returns the matches, and if there may be more, the end of the range that has them.
+    /// Whether the answer has enough traces without those that started at a time or before.
+    fn is_enough(
+        &self,
+        store: &Store,
+        active: &ActiveQuery,
+        found: &mut TraceCandidates,
+        before: u64,
+    ) -> Result<bool, ApiError> {
+        let range = [self.range.start, self.range.end].map(|end| end.max(0).unsigned_abs());
+        // As far as it is known: all spans count, in whichever part they are.
+        let seems_found = |known: &&Range<u64>| {
+            (known.start > before && known.start <= range[1] && known.end >= range[0])
+                && self.durations.contains(&known.end.saturating_sub(known.start))
+        };
+        let seem_found = found.known.values().filter(seems_found).count();
+        // The next search has the rest of the range, and as much time.
+        let is_late = before < range[1] && active.started.elapsed() > active.timeout / 2;
+        if !is_late && found.matches_after(before) + seem_found < self.limit {
+            return Ok(false);
+        }
+        self.complete(store, active, found, Some(before))?;
+        Ok(is_late || found.matches_after(before) >= self.limit)
+    }
+
+    /// Reads all spans of the candidates that may have started after a time, the latest first,
+    /// until no other one can precede what was found.
     fn complete(
         &self,
         store: &Store,
         active: &ActiveQuery,
-        candidates: &TraceCandidates,
-    ) -> Result<(TraceMatches, Option<u64>), ApiError> {
+        found: &mut TraceCandidates,
+        before: Option<u64>,
+    ) -> Result<(), ApiError> {
+        let after =
+            found.known.iter().filter(|(_, known)| before.is_none_or(|at| known.start > at));
         let mut rest: Vec<(u64, TraceId)> =
-            candidates.starts.iter().map(|(trace_id, start)| (*start, *trace_id)).collect();
+            after.map(|(trace_id, known)| (known.start, *trace_id)).collect();
         rest.sort_unstable();
-        let (mut matches, mut size) = (TraceMatches::new(), COMPLETED.max(2 * self.limit));
-        while !rest.is_empty() {
+        let mut size = COMPLETED.max(2 * self.limit);
+        loop {
+            let last = found.matches.get(self.limit - 1).map(|(_, trace)| trace.start);
+            let next = rest.last().map(|(start, _)| *start);
+            found.is_full = next.is_some_and(|next| last.is_some_and(|last| last > next));
+            if rest.is_empty() || found.is_full {
+                return Ok(());
+            }
             let of = rest.split_off(rest.len().saturating_sub(size));
             let mut ids: Vec<TraceId> = of.into_iter().map(|(_, trace_id)| trace_id).collect();
             ids.sort_unstable();
             let all = self.read(store, active, &ids)?;
-            matches.extend(all.into_iter().filter(|(_, trace)| self.is_match(trace)));
-            matches.sort_unstable_by_key(|(trace_id, trace)| {
+            for trace_id in ids {
+                found.known.remove(&trace_id);
+                found.completed.insert(trace_id);
+            }
+            found.matches.extend(all.into_iter().filter(|(_, trace)| self.is_match(trace)));
+            found.matches.sort_unstable_by_key(|(trace_id, trace)| {
                 (std::cmp::Reverse(trace.start), *trace_id)
             });
-            let last = matches.get(self.limit - 1).map(|(_, trace)| trace.start);
-            if let (Some(last), Some((next, _))) = (last, rest.last())
-                && last > *next
-            {
-                break;
-            }
             size *= 2;
         }
-        let mut next_end = candidates.before;
-        if let Some(before) = candidates.before {
+    }
+
+    /// The matches, and if there may be more, the end of the range that has them.
+    fn page(&self, found: TraceCandidates) -> (TraceMatches, Option<u64>) {
+        let TraceCandidates { mut matches, is_full, before, .. } = found;
+        let mut next_end = before;
+        if let Some(before) = before {
             matches.retain(|(_, trace)| trace.start > before);
         }
         // Those that started at the same time come together.
@@ -255,12 +304,12 @@ impl TraceSearch {
             None => self.limit,
         };
         let length = if length == 0 { self.limit } else { length };
-        if matches.len() > length || !rest.is_empty() {
+        if matches.len() > length || is_full {
             matches.truncate(length);
             let last = matches.last().map(|(_, trace)| trace.start.saturating_sub(1));
-            next_end = last.or(candidates.before);
+            next_end = last.or(before);
         }
-        Ok((matches, next_end))
+        (matches, next_end)
     }
 
     /// Traces, whose ids ascend, as a whole.

@@ -245,7 +245,7 @@ fn a_search_that_stops_early_says_where_to_continue() {
     let found = pages(&it, &format!("{all}&limit=1"), end + 1200 * second);
     let listed: Vec<u32> = found.iter().flat_map(|(ids, _)| ids.clone()).collect();
     assert_eq!(listed, [2, 1, 3], "{found:?}");
-    assert_eq!(found[0], (vec![], 1), "other parts were not read");
+    assert_eq!(found[0], (vec![2], 3), "the child alone is not enough");
     assert_eq!(found.iter().filter(|(ids, _)| ids.len() > 1).count(), 0);
     let found = pages(&it, &format!("{all}&limit=2"), end);
     let ids = found.iter().map(|(ids, _)| ids.as_slice()).collect::<Vec<_>>();
@@ -265,6 +265,23 @@ fn a_search_that_stops_early_says_where_to_continue() {
     let at = |ns: u64| format!("start={}.{:09}", ns / second, ns % second);
     assert_eq!(pages(&it, &at(end - 4 * second), end)[0].0, [2, 3]);
     assert_eq!(pages(&it, &at(end - 4 * second + 1), end)[0].0, [3]);
+}
+
+/// Fast traces of the latest part were enough to stop: the answer was empty.
+#[test]
+fn slow_traces_of_older_parts_are_found_behind_fast_ones() {
+    let it = ServerFixture::new();
+    let (end, second) = (now(), 1_000_000_000);
+    send(&it, &request("shop", end, &[(1, 10, 0, 5000)]));
+    it.store.flush().unwrap();
+    let ahead = end + 600 * second;
+    send(&it, &request("shop", ahead, &[(2, 20, 0, 10), (3, 30, 0, 20)]));
+    let all = format!("start={}&limit=2", end / second - 100);
+    let search = |parameters: &str| pages(&it, &format!("{all}{parameters}"), ahead + second);
+    assert_eq!(search("&minDuration=2s"), [(vec![1], 3)]);
+    assert_eq!(search("&maxDuration=2s")[0], (vec![2, 3], 2), "other parts were not read");
+    let listed: Vec<u32> = search("").into_iter().flat_map(|(ids, _)| ids).collect();
+    assert_eq!(listed, [2, 3, 1]);
 }
 
 /// Pages do not divide them.
