@@ -69,7 +69,8 @@ pub(crate) fn check(program: &DistProgram, dir: &Path, has_page: bool) -> Result
     // Only /etc/hosts may resolve the name; it need not contain ::1.
     let settings = format!(
         "[http]\nlisten = [\"127.0.0.1:{port}\"]\n[host]\nprocfs = false\nblock_io = \
-         false\nrun_queue = false\nprocesses = false\nhiccup = false\nshm_metrics = false\ncgroups = false\n"
+         false\nrun_queue = false\nprocesses = false\nhiccup = false\nshm_metrics = \
+         false\ncgroups = false\n"
     );
     fs::write(dir.join("topdeck.toml"), settings)?;
     let mut server = DistServer::start(program, dir, port)?;

@@ -238,9 +238,9 @@ impl AlertGroups {
     }
 
     /// Sends the groups that are due. `send` returns the time at which the last message to the
-    /// receiver was queued, which is earlier than now if it already knew everything. After an error the group is due
-    /// again 5 s later, and the other groups wait for the next call. A panic costs one look at the
-    /// group.
+    /// receiver was queued, which is earlier than now if it already knew everything. After an error
+    /// the group is due again 5 s later, and the other groups wait for the next call. A panic costs
+    /// one look at the group.
     pub fn flush_due<E>(
         &mut self,
         now_ns: i64,

@@ -26,7 +26,7 @@ pub const MAGIC: [u8; 8] = *b"tdtraces";
 /// Version of a part of new traces.
 pub const VERSION: u32 = 1;
 /// Version of a part that took the place of others.
-pub const MERGED_VERSION: u32 = 2;
+pub const MERGED_TRACE_VERSION: u32 = 2;
 /// Bytes before the footer of such a part: number of the first part that it replaces.
 const FROM_BYTES: usize = 8;
 /// Bytes before the first block.
@@ -146,7 +146,7 @@ impl PartEncoder {
         if !self.writer.is_empty() {
             self.finish_block()?;
         }
-        let version = if origin.from.is_some() { MERGED_VERSION } else { VERSION };
+        let version = if origin.from.is_some() { MERGED_TRACE_VERSION } else { VERSION };
         let tables = [self.index, self.table].concat();
         let mut footer = Vec::new();
         footer.extend(origin.from.iter().flat_map(|from| from.to_le_bytes()));
@@ -172,9 +172,11 @@ impl TraceFooter {
         }
         let from_bytes = match header.u32("version")? {
             VERSION => 0,
-            MERGED_VERSION => FROM_BYTES,
+            MERGED_TRACE_VERSION => FROM_BYTES,
             version => {
-                return Err(damage(&format!("version {version}, expected up to {MERGED_VERSION}")));
+                return Err(damage(&format!(
+                    "version {version}, expected up to {MERGED_TRACE_VERSION}"
+                )));
             }
         };
         let size = FOOTER_BYTES.saturating_add(from_bytes);
