@@ -55,17 +55,9 @@ test("a metric is found in the list by a part of its name, with keys only", asyn
 test("a gauge in Explore says that it is one, and opens in the PromQL tab", async () => {
   await server.post("/write?precision=ms", `queue depth=7 ${Date.now()}`);
   await visitor.open("explore", { selector: "queue_depth" });
-  const link = page.getByRole("link", { name: "open the gauge in the PromQL tab" });
+  const link = page.getByRole("button", { name: "open the gauge in the PromQL tab" });
   await link.waitFor();
   expect(await page.getByRole("button", { name: "Retry" }).count()).toBe(0);
   await link.click();
   await expect.poll(() => page.url()).toContain("language=promql&query=queue_depth");
-});
-
-// The address #/nosuch showed the overview.
-test("an address without a view says so, with links to those that there are", async () => {
-  await visitor.open("nosuch", {});
-  await page.getByText("No such view: nosuch").waitFor();
-  await page.getByRole("alert").getByRole("link", { name: "Status" }).click();
-  await expect.poll(() => page.url()).toContain("#/status");
 });

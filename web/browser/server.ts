@@ -7,7 +7,15 @@ import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 
 /** Settings of `[host]` that enable a collector. */
-const COLLECTORS = ["procfs", "block_io", "run_queue", "processes", "hiccup", "shm_metrics"];
+const COLLECTORS = [
+  "procfs",
+  "block_io",
+  "run_queue",
+  "processes",
+  "hiccup",
+  "shm_metrics",
+  "cgroups",
+];
 const ROOT = resolve(import.meta.dirname, "../..");
 const PROGRAM =
   process.env["TOPDECK_BIN"] ??

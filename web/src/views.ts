@@ -30,7 +30,8 @@ interface ViewRow {
   isLinked?: true;
 }
 
-export const VIEWS: readonly ViewRow[] = [
+/** The first view is the default. */
+export const VIEWS: readonly [ViewRow, ...ViewRow[]] = [
   { name: "overview", title: "Overview", load: loadOverview },
   { name: "explore", title: "Explore", load: loadExplore },
   { name: "spectrum", title: "Spectrum", load: loadSpectrum },
@@ -48,7 +49,7 @@ export const VIEWS: readonly ViewRow[] = [
   { name: "trace", title: "Trace", load: loadTrace, isLinked: true },
 ];
 
-/** The row of a view. */
-export function findView(name: string): ViewRow | undefined {
-  return VIEWS.find((view) => view.name === name);
+/** The row of a view; the default view's if the name is unknown. */
+export function findView(name: string): ViewRow {
+  return VIEWS.find((view) => view.name === name) ?? VIEWS[0];
 }

@@ -5,7 +5,6 @@ import {
   describeAffected,
   describeCertainty,
   distributionOf,
-  limitIn,
   lookbackOf,
 } from "../src/lib/affected";
 import type { AlertRow } from "../src/lib/alertHistory";
@@ -105,7 +104,7 @@ test("an alert says how sure it is, as overview and Explore do", () => {
   const times = { from: NOON, to: NOON + 10 * MINUTE };
   const found = { total: 4_000, limit: "1 s", link: "", ...times, above: exact(40) };
   expect(describeCertainty({ ...found, expected: DEFAULT_EXPECTED })).toBe(
-    "1\u00a0% (no SLO) expected: not more than that; the rule has its own limit",
+    "1\u00a0% (no SLO) expected: usual",
   );
   expect(describeCertainty({ ...found, expected: { share: 0.005, slo: "payments" } })).toBe(
     "0.5\u00a0% (SLO payments) expected: more than chance explains (p < 0.001)",
@@ -151,10 +150,4 @@ test("the rules of an SLO differ by window and factor", () => {
   );
   expect(of("slo", "6h", "histogram_count_above(1s, a) > 10")).toBe("window 6h");
   expect(of("shop.yaml", "1h", "depth > 5")).toBe("");
-});
-
-test("the threshold 0.25 of series of a unit of time is 250 ms, not 0.25", () => {
-  expect(limitIn("ns", "0.25", "0.25")).toEqual({ threshold: "0.25s", limit: "250 ms" });
-  expect(limitIn("B", "0.25", "0.25")).toEqual({ threshold: "0.25", limit: "0.25" });
-  expect(limitIn(null, "250ms", "250 ms")).toEqual({ threshold: "250ms", limit: "250 ms" });
 });

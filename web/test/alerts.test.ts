@@ -5,14 +5,12 @@ import {
   commonLabels,
   countConditions,
   describeCounts,
-  describeFiringCount,
   describeNext,
   describeTab,
   describeValue,
   formatAge,
   groupAlerts,
   isWebAddress,
-  nameGroups,
   otherLabels,
   queryLink,
   selectorLink,
@@ -20,7 +18,6 @@ import {
   shownAnnotations,
   sortAlerts,
   splitLimit,
-  stateSince,
   stateSteps,
   type AlertJson,
 } from "../src/lib/alerts";
@@ -303,27 +300,4 @@ test("the states of an alert are shown in their order, with the next deadline", 
   expect(check(atOnce, ["ok", `firing ${fired}`, "ok"], true)).toBe(1);
   const unknown = alert({ since_ns, fired_ns, source: "received", unknown_since_ns: 1 });
   expect(check(unknown, ["ok", `firing, unknown ${fired}`, "ok"])).toBe(1);
-});
-
-test("4 firing over 3 cards: windows of an SLO are one alert, and instances are named", () => {
-  const ofWindow = (window: string) =>
-    alert({ name: "SloBudgetBurn", file: "slo", labels: { slo: "pay", window } });
-  const slow = (host: string) => alert({ labels: { alertname: "Slow", severity: "page", host } });
-  const alerts = [slow("a"), slow("b"), ofWindow("1h"), ofWindow("6h")];
-  expect(describeCounts(alerts)).toBe("3 firing (4 instances), 0 unknown, 0 pending");
-  expect(describeTab(alerts, true)).toBe("3 firing");
-  const groups = groupAlerts(alerts);
-  expect(describeFiringCount(groups)).toBe("3 alerts firing (4 instances)");
-  expect(nameGroups(groups)).toEqual([
-    'Slow (page) {host="a"}',
-    'Slow (page) {host="b"}',
-    "SloBudgetBurn of pay",
-  ]);
-});
-
-test("a firing alert has the time since which it fires, a pending one since it is pending", () => {
-  const times = { since_ns: 5e9, fired_ns: 15e9 };
-  expect(stateSince(alert(times))).toBe(15e3);
-  expect(stateSince(alert({ ...times, state: "pending" }))).toBe(5e3);
-  expect(stateSince(alert({ since_ns: 5e9 }))).toBe(5e3);
 });

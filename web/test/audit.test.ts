@@ -3,7 +3,6 @@ import { expect, test } from "vitest";
 import {
   auditVerdict,
   describeGap,
-  describeLag,
   describeLoss,
   discrepancies,
   flowStages,
@@ -149,13 +148,4 @@ test("gaps are rows of their producer, the latest first, within the range", () =
   expect(describeLoss({ ...LOSS, gaps_of_unknown_size: 2 })).toBe(
     "3 samples or records, 2 gaps of unknown size: queue full",
   );
-});
-
-test("the store has read records that it has not committed: it is not behind", () => {
-  expect(describeLag("store", 0, true)).toBe("has read all records");
-  expect(describeLag("store", 49, true)).toBe(
-    "has read all records, 49 records of them not yet committed",
-  );
-  expect(describeLag("store", 49, false)).toBe("49 records behind");
-  expect(describeLag("remote north", 49, true)).toBe("49 records behind");
 });

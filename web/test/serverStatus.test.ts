@@ -172,24 +172,3 @@ test("the status has the free disk space and the directory, and says what its nu
   const unknown = statusTiles(status({ data: { ...data, free_bytes: null, total_bytes: null } }));
   expect(unknown.map((tile) => tile.name)).not.toContain("disk space free");
 });
-
-test("a failed reload of the settings needs action; the status was healthy", () => {
-  const config = { loaded_ns: NOW, error: "unknown key `intervall`" };
-  const [problem] = findProblems(status({ config }));
-  expect(problem!.what).toBe("The settings are not reloaded: unknown key `intervall`.");
-  expect(findProblems(status({ config: { ...config, error: null } }))).toEqual([]);
-});
-
-test("a disk without room for the journal's next file needs action; the status was healthy", () => {
-  const data = { dir: "/data", free_bytes: 0, total_bytes: 25e6 };
-  const journal = { ...status().journal, next_segment_bytes: 16e6 };
-  const [problem] = findProblems(status({ data, journal }));
-  expect(problem!.what).toBe(
-    "Disk nearly full: 0 B free, and the journal's next file takes 16 MB.",
-  );
-  expect(findProblems(status({ data: { ...data, free_bytes: 16e6 }, journal }))).toEqual([]);
-  const full = { ...journal, full_reason: "no space left on the disk" };
-  expect(findProblems(status({ data, journal: full }))[0]!.action).toBe(
-    "Free disk space. Senders retry meanwhile.",
-  );
-});

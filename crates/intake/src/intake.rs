@@ -38,8 +38,8 @@ use crate::unit_conflict::UnitConflict;
 use crate::write_target::WriteTarget;
 
 const UNIT_CONFLICTS: &str = "topdeck_ingest_unit_conflicts_total";
-const UNIT_CONFLICTS_HELP: &str = "Requests with a new histogram in another unit than others of its \
-                                   metric, by sender; they are stored";
+const UNIT_CONFLICTS_HELP: &str = "Requests with a new histogram in another unit than others of \
+                                   its metric, by sender; they are stored";
 /// Maximum number of such conflicts that are logged.
 const UNIT_CONFLICTS_LOGGED: usize = 1000;
 

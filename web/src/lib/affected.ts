@@ -4,7 +4,7 @@ import { formatPeriod } from "./alertPeriod";
 import type { AlertJson } from "./alerts";
 import { fetchHistogram } from "./api";
 import { isWide, type Bracket } from "./distribution";
-import { describeExcess, describeExpected, excessState, type Expected } from "./excess";
+import { describeExcess, excessState, type Expected } from "./excess";
 import { exploreRange } from "./link";
 import type { RuleThreshold, RuleRow } from "./rules";
 import { addMatcher } from "./selector";
@@ -115,27 +115,17 @@ export function countedRange(
 /** Ends of a range in which requests are counted: those of columns in Explore. */
 const COUNTED_STEP = 60e3;
 
-/** A threshold of series with a unit: a number of PromQL is in seconds, whatever unit of time. */
-export function limitIn(
-  unit: string | null,
-  threshold: string,
-  limit: string,
-): { threshold: string; limit: string } {
-  const isSeconds = isNumber(threshold) && unit !== null && isTimeUnit(unit);
-  return isSeconds ? limitOf(`${threshold}s`) : { threshold, limit };
-}
-
 /** Requests above the threshold; null if there were no requests. */
 export async function fetchAffected(
-  { selector, threshold, limit: shown }: AffectedQuery,
+  { selector, threshold, limit }: AffectedQuery,
   [start, end]: readonly [number, number],
   signal: AbortSignal,
 ): Promise<Affected | null> {
   const [from, to] = time.alignRange(start, Math.max(end, start + 1), COUNTED_STEP);
   const ask = (above: string[] = []) =>
     fetchHistogram(selector, time.rangeBetween(from, to), { above }, signal);
-  const unit = isNumber(threshold) ? (await ask()).unit : null;
-  const { threshold: text, limit } = limitIn(unit, threshold, shown);
+  // A number of PromQL is in seconds, whatever unit of time the series have.
+  const text = isNumber(threshold) && isTimeUnit((await ask()).unit) ? `${threshold}s` : threshold;
   const { above: counts, distribution } = await ask([text]);
   const [found, total] = [counts[0], distribution.count];
   if (!found || total <= 0) return null;
@@ -156,13 +146,7 @@ export function describeAffected({ above, total, limit, from, to }: Affected): s
   return `${count} of ${requests} (${share}), ${formatPeriod(from, to)}`;
 }
 
-/**
- * How sure an alert's excess is: `0.5 % (SLO payments) expected: more than chance explains …`. What
- * a rule fires on is not called usual: its condition is another one.
- */
+/** How sure an alert's excess is: `0.5 % (SLO payments) expected: more than chance explains …`. */
 export function describeCertainty({ above, total, expected }: Affected): string {
-  const state = excessState(above, total, expected);
-  return state === "usual"
-    ? `${describeExpected(expected)} expected: not more than that; the rule has its own limit`
-    : describeExcess(state, expected);
+  return describeExcess(excessState(above, total, expected), expected);
 }

@@ -3,9 +3,8 @@
 import { getJson, type BoundJson, type BracketJson } from "./api";
 import { write } from "./link";
 import { quoted } from "./selector";
-import { plural } from "./serverStatus";
 import * as time from "./time";
-import { formatCount, formatInput, formatValue } from "./unit";
+import { formatInput, formatValue } from "./unit";
 
 /** The criterion of an own rule that holds, with what it measured. */
 export interface AlertCriterionJson extends BracketJson {
@@ -130,68 +129,18 @@ export interface AlertGroup {
 /** File of the alerts of SLOs, which are in no rule file. */
 const SLO_FILE = "slo";
 
-function isOfWindow({ file, labels }: AlertJson): boolean {
-  return file === SLO_FILE && labels["slo"] !== undefined && "window" in labels;
-}
-
 /** Groups of sorted alerts, in their order. */
 export function groupAlerts(alerts: readonly AlertJson[]): AlertGroup[] {
   const groups = new Map<string, [AlertJson, ...AlertJson[]]>();
   for (const alert of alerts) {
-    const { name, labels } = alert;
-    const key = isOfWindow(alert)
-      ? JSON.stringify([SLO_FILE, name, labels["slo"]])
-      : alertKey(alert);
+    const slo = alert.labels["slo"];
+    const isWindow = alert.file === SLO_FILE && slo !== undefined && "window" in alert.labels;
+    const key = isWindow ? JSON.stringify([SLO_FILE, alert.name, slo]) : alertKey(alert);
     const group = groups.get(key);
     if (group) group.push(alert);
     else groups.set(key, [alert]);
   }
   return [...groups].map(([key, alerts]) => ({ key, alerts }));
-}
-
-/** Alerts, the worst window of each SLO: these are one problem. All views count so. */
-function problemsOf(alerts: readonly AlertJson[]): AlertJson[] {
-  return groupAlerts(sortAlerts(alerts)).flatMap(({ alerts }) =>
-    isOfWindow(alerts[0]) ? [alerts[0]] : alerts,
-  );
-}
-
-function countProblems(alerts: readonly AlertJson[]): number {
-  return problemsOf(alerts).length;
-}
-
-/** `3 alerts firing (4 instances)`. */
-export function describeFiringCount(groups: readonly AlertGroup[]): string {
-  const instances = groups.reduce((sum, { alerts }) => sum + alerts.length, 0);
-  const text = `${plural(groups.length, "alert")} firing`;
-  return instances > groups.length ? `${text} (${formatCount(instances)} instances)` : text;
-}
-
-/** `PaySlow (page)`, with the labels in which alerts of the same name differ. */
-export function nameGroups(groups: readonly AlertGroup[]): string[] {
-  const named = groups.map((group) => ({ group, name: nameOf(group) }));
-  return named.map(({ group, name }) => {
-    const alike = named.filter((one) => one.name === name).map((one) => one.group.alerts[0]);
-    const common = commonLabels([group.alerts[0], ...alike]);
-    const differing = Object.entries(group.alerts[0].labels).filter(
-      ([label]) => !(label in common),
-    );
-    const pairs = differing.map(([label, value]) => `${label}=${quoted(value)}`).join(", ");
-    return pairs && alike.length > 1 ? `${name} {${pairs}}` : name;
-  });
-}
-
-function nameOf({ alerts: [alert] }: AlertGroup): string {
-  const severity = alert.severity ?? alert.labels["severity"];
-  const slo = alert.labels["slo"];
-  return [alert.name, ...(slo ? [`of ${slo}`] : []), ...(severity ? [`(${severity})`] : [])].join(
-    " ",
-  );
-}
-
-/** Since when it is in its state: a firing alert was pending before. In milliseconds. */
-export function stateSince({ state, since_ns, fired_ns }: AlertJson): number {
-  return (state === "firing" ? (fired_ns ?? since_ns) : since_ns) / 1e6;
 }
 
 /** Labels that all alerts have with the same value. */
@@ -207,25 +156,17 @@ export function countConditions(alerts: readonly AlertJson[]): Record<AlertCondi
   return counts;
 }
 
-/**
- * `3 firing (4 instances, 1 acknowledged, 1 silenced), 1 unknown, 0 pending`. Alerts are counted as
- * everywhere: those of one problem are one, and instances are said where they are more.
- */
+/** `3 firing (1 acknowledged, 1 silenced), 1 unknown, 0 pending`. */
 export function describeCounts(alerts: readonly AlertJson[]): string {
   const describe = (condition: AlertCondition) => {
     const all = alerts.filter((alert) => conditionOf(alert) === condition);
-    const count = countProblems(all);
-    const isSilenced = ({ silenced_by }: AlertJson) => silenced_by.length > 0;
-    const parts = [
-      [all.length > count ? all.length : 0, "instances"],
-      [
-        countProblems(all.filter((alert) => isAttended(alert) && !isSilenced(alert))),
-        "acknowledged",
-      ],
-      [countProblems(all.filter(isSilenced)), "silenced"],
+    const silenced = all.filter(({ silenced_by }) => silenced_by.length > 0).length;
+    const attended = [
+      [all.filter(isAttended).length - silenced, "acknowledged"],
+      [silenced, "silenced"],
     ] as const;
-    const shown = parts.flatMap(([count, name]) => (count > 0 ? [`${count} ${name}`] : []));
-    return `${count} ${condition}${shown.length > 0 ? ` (${shown.join(", ")})` : ""}`;
+    const shown = attended.flatMap(([count, name]) => (count > 0 ? [`${count} ${name}`] : []));
+    return `${all.length} ${condition}${shown.length > 0 ? ` (${shown.join(", ")})` : ""}`;
   };
   return CONDITIONS.map(describe).join(", ");
 }
@@ -237,8 +178,7 @@ export function describeCounts(alerts: readonly AlertJson[]): string {
 export function describeTab(alerts: readonly AlertJson[] | null, isConnected: boolean): string {
   if (!alerts) return "";
   if (!isConnected) return "? firing";
-  const open = problemsOf(alerts.filter((alert) => !isAttended(alert)));
-  const { firing, unknown } = countConditions(open);
+  const { firing, unknown } = countConditions(alerts.filter((alert) => !isAttended(alert)));
   const counts = [
     [firing, "firing"],
     [unknown, "unknown"],

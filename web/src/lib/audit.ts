@@ -143,14 +143,6 @@ export async function fetchAuditState(signal: AbortSignal): Promise<AuditState> 
   };
 }
 
-/** How far a stage is: the store has read records in memory before it commits them. */
-export function describeLag(stage: string, lag: number, isReconciled: boolean): string {
-  if (lag === 0) return "has read all records";
-  return stage === "store" && isReconciled
-    ? `has read all records, ${plural(lag, "record")} of them not yet committed`
-    : `${plural(lag, "record")} behind`;
-}
-
 /** `10 samples or records, 1 gap of unknown size: the queue was full`. */
 export function describeLoss({ samples_lost, gaps_of_unknown_size, reason }: AuditLoss): string {
   const unknown = `${plural(gaps_of_unknown_size, "gap")} of unknown size`;

@@ -48,8 +48,6 @@ export interface StatusJson {
   journal: {
     segments: number;
     segment_bytes: number;
-    /** Absent from a server of an earlier version. */
-    next_segment_bytes?: number;
     end: number;
     full_reason: string | null;
     failed: boolean;
@@ -72,8 +70,6 @@ export interface StatusJson {
   listeners?: { format: string; rejected_lines: number }[];
   host_warnings?: string[];
   tokens_error?: string | null;
-  /** The last reload of the settings. Absent from a server of an earlier version. */
-  config?: { loaded_ns: number; error: string | null };
   /** Absent from a server without the role. */
   alerts?: { problems?: string[] };
 }
@@ -147,8 +143,6 @@ export function statusTiles({
 export interface Problem {
   what: string;
   action: string;
-  /** Where the action is, if it is another view. */
-  link?: string;
 }
 
 /** A count and its noun, as in `1 part`, `2 parts`, `2 batches`. */
@@ -174,7 +168,7 @@ function ruleProblems({ alerts }: StatusJson): Problem[] {
   }));
 }
 
-function storageProblems({ journal, damage, data }: StatusJson): Problem[] {
+function storageProblems({ journal, damage }: StatusJson): Problem[] {
   const problems: Problem[] = [];
   if (journal.failed) {
     problems.push({
@@ -182,21 +176,10 @@ function storageProblems({ journal, damage, data }: StatusJson): Problem[] {
       action: "Repair the disk, then restart topdeck. The log has the error.",
     });
   }
-  const free = data?.free_bytes ?? null;
-  const needed = journal.next_segment_bytes ?? 0;
   if (journal.full_reason) {
-    // Only a limit can be raised, which the reason names.
-    const raise = journal.full_reason.includes("limit") ? ", or raise the limit that is named" : "";
     problems.push({
       what: `New data is rejected: ${journal.full_reason}.`,
-      action: `Free disk space${raise}. Senders retry meanwhile.`,
-    });
-  } else if (free !== null && free < needed) {
-    problems.push({
-      what:
-        `Disk nearly full: ${formatValue(free, "B")} free, ` +
-        `and the journal's next file takes ${formatValue(needed, "B")}.`,
-      action: `Free disk space of ${data!.dir}. New data is rejected once the file is needed.`,
+      action: "Free disk space, or raise the limit that is named. Senders retry meanwhile.",
     });
   }
   for (const { location, records, remedy } of damage.filter((one) => !one.acknowledged)) {
@@ -221,7 +204,7 @@ function storageProblems({ journal, damage, data }: StatusJson): Problem[] {
   return problems;
 }
 
-function processProblems({ threads, quarantined, tokens_error, config }: StatusJson): Problem[] {
+function processProblems({ threads, quarantined, tokens_error }: StatusJson): Problem[] {
   const down = threads.filter((one) => one.down > 0);
   return [
     ...down.map(({ name, panics, last_panic }) => ({
@@ -239,16 +222,6 @@ function processProblems({ threads, quarantined, tokens_error, config }: StatusJ
           {
             what: `Tokens are not reloaded: ${tokens_error}.`,
             action: "Repair the file; the previous tokens stay in force.",
-          },
-        ]
-      : []),
-    ...(config?.error
-      ? [
-          {
-            what: `The settings are not reloaded: ${config.error}.`,
-            action:
-              "Repair the file, check it with topdeck check-config FILE, and send SIGHUP; " +
-              "what is not applied stays as it was.",
           },
         ]
       : []),

@@ -24,7 +24,8 @@ pub trait IngestFormat: Sized + Send + Sync + 'static {
     /// Whether its clients send on a schedule, so that a long pause is reported as absence.
     const SENDS_REGULARLY: bool = true;
     /// Whether a body is rejected if it has a histogram in another unit than its metric has: its
-    /// sender is told what to do. Other formats' clients cannot act on it: it is counted and logged.
+    /// sender is told what to do. Clients of other formats cannot act on it: it is counted and
+    /// logged.
     const REJECTS_OTHER_UNITS: bool = false;
     /// Its routes: paths, methods, parameters and content types, for the OpenAPI document.
     const ROUTES: &'static [ApiRoute];

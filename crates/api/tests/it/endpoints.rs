@@ -500,8 +500,8 @@ fn a_value_in_another_unit_than_its_metric_is_rejected_with_the_remedy() {
     it.post("/v1/record?metric=checkout&unit=ms", "", "5").check(200, "\"values\":1");
     assert_eq!(it.count("checkout"), 1);
     let expected = "metric checkout has histograms in ns, these are in B: different units cannot \
-                    be merged; send another name or unit; topdeck rename and delete take the series of \
-                    one unit, as in 'checkout{__unit=\\\"ns\\\"}'";
+                    be merged; send another name or unit; topdeck rename and delete take the \
+                    series of one unit, as in 'checkout{__unit=\\\"ns\\\"}'";
     for label in ["", "&label.host=b"] {
         let path = format!("/v1/record?metric=checkout&unit=B{label}");
         it.post(&path, "", "1").check(400, expected);

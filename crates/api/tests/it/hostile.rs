@@ -95,8 +95,9 @@ fn oversized_requests_are_rejected() {
     assert_eq!(it.rejected("max_body_bytes"), 3);
     let long = format!("X: {}\r\n", "x".repeat(9000));
     assert_eq!(it.post(path, &long, "1").status, 431);
-    it.post(path, "", vec![b'\n'; 1000]).check(200, "\"values\":0");
     assert_eq!(it.count("a"), 0);
+    it.post(path, "", [vec![b'\n'; 999], vec![b'1']].concat()).check(200, "\"values\":1");
+    assert_eq!(it.count("a"), 1);
 }
 
 #[test]

@@ -475,7 +475,8 @@ fn mistakes_of_contacts_are_reported_with_their_lines() {
     assert_eq!(checked.status, 1);
     assert!(checked.stderr.contains("topdeck.toml:8: "), "{}", checked.stderr);
     assert!(checked.stderr.contains("webhook"), "{}", checked.stderr);
-    assert_eq!(checked.stderr.matches("topdeck.toml:").count(), 1, "{}", checked.stderr);
+    let others = checked.stderr.replace("topdeck.toml: warning: rule_files: no file", "");
+    assert_eq!(others.matches("topdeck.toml:").count(), 1, "{}", checked.stderr);
     let contact = "[[contact]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \"http://a/\"\n\
                    [route]\nreceiver = \"hook\"\n";
     let agent = ServerProcess::new("agent", contact);
