@@ -15,6 +15,7 @@ const COLLECTORS = [
   "hiccup",
   "shm_metrics",
   "cgroups",
+  "crashes",
 ];
 const ROOT = resolve(import.meta.dirname, "../..");
 const PROGRAM =
